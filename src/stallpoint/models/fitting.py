@@ -30,7 +30,7 @@ from stallpoint.models.terms.compute import layer_scaling
 from stallpoint.records import tables as records
 from stallpoint.records.tables import MODEL_TABLES
 
-TERMS = (
+TERM_QUESTIONS = (
     Question(records.LAYER_SCALING, lambda fitted: layer_scaling(fitted.compute, fitted.reduced.counts)),
     Question(
         records.SGEMM_SPEEDUP, lambda fitted: matrix_products.sgemm_speedup(fitted.tidy["sgemm"], fitted.asked.seed)
@@ -73,12 +73,12 @@ TERMS = (
     Question(records.WORKER_STALENESS, lambda fitted: staleness.workers(fitted.tidy["staleness"], fitted.asked.seed)),
 )
 """Tables of the terms of predictions, computed by `terms` and `iteration`."""
-ANSWERS = (
+ANSWER_MODULES = (
     amdahl, causes, controls, costs, feeding, fits, next_cells, remedies, stalling, time_to_accuracy,
     utilisation,
 )  # fmt: skip
 """Modules with `QUESTIONS`."""
-QUESTIONS = {question.table.name: question for question in (*TERMS, *(one for at in ANSWERS for one in at.QUESTIONS))}
+QUESTIONS = {one.table.name: one for one in (*TERM_QUESTIONS, *(one for at in ANSWER_MODULES for one in at.QUESTIONS))}
 
 
 def fit(

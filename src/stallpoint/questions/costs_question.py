@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from stallpoint.base.section import Absence, Finding, Section, TableRow, about
 from stallpoint.base.stall import Verdict
-from stallpoint.models.answers.costs import DEADLINE, EPOCH, KNOWN, Choosing
+from stallpoint.models.answers.costs import DEADLINE, EPOCH, KNOWN_BASIS, ChoiceVerdict
 from stallpoint.questions.answer_question import placement
 from stallpoint.questions.answers import Answer, answers
 from stallpoint.questions.study_tables import StudyTables
@@ -39,8 +39,8 @@ def _findings(study: StudyTables) -> Iterator[Finding]:
 def cost_in_words(answer: Answer) -> str:
     """Return the choices by deadline and budget; choices with predicted points are added where they differ."""
     rows = answer.curve.of("choices")
-    measured = {(row["goal"], row["question"]): row for row in rows if row["basis"] != KNOWN}
-    known = [row for row in rows if row["basis"] == KNOWN]
+    measured = {(row["goal"], row["question"]): row for row in rows if row["basis"] != KNOWN_BASIS}
+    known = [row for row in rows if row["basis"] == KNOWN_BASIS]
     changed = [
         row for row in known if _result(row) != _result(measured.get((row["goal"], row["question"]), TableRow()))
     ]
@@ -54,11 +54,11 @@ def _result(row: TableRow) -> tuple[object, object]:
 def _choice_in_words(row: TableRow) -> str:
     limit = in_words(row["limit"]) if row["question"] == DEADLINE else number(row["limit"])
     goal = "" if row["goal"] == EPOCH else f" ({row['goal']})"
-    scope_words = ", with predicted points" if row["basis"] == KNOWN else ""
+    scope_words = ", with predicted points" if row["basis"] == KNOWN_BASIS else ""
     question_words = f"{row['question']} of {limit}{goal}{scope_words}: "
-    if row["verdict"] == Choosing.NONE:
+    if row["verdict"] == ChoiceVerdict.NONE:
         return f"{question_words}no number of nodes keeps it"
-    if row["verdict"] != Choosing.DECIDED:
+    if row["verdict"] != ChoiceVerdict.DECIDED:
         return f"{question_words}undecided between {listed(row['likely'].split(', '))} workers"
     price, energy = row.estimate("price"), row.estimate("energy")
     cost = interval(price) if price else interval(row.estimate("node_hours"), 1.0, " node-hours")

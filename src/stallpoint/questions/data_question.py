@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from stallpoint.base.frames import records
 from stallpoint.base.section import Absence, Finding, Section, TableRow, TextTable, about, interval_of
 from stallpoint.base.statistics import Estimate, groups
-from stallpoint.models.answers.feeding import BUSY
+from stallpoint.models.answers.feeding import BUSY_SHARE
 from stallpoint.questions.study_tables import CurveRows, StudyTables
 from stallpoint.questions.study_words import at_count, count, percent, series, training
 from stallpoint.records.origins import UNCACHED_RATIO, in_words
@@ -145,8 +145,8 @@ def _feeding_table(curves: list[CurveRows]) -> TextTable:
     """Return the table of utilisation: of each measured curve, at its most workers."""
     text = (
         "The part of an iteration in which workers do not wait for training data, of each curve at the most workers "
-        f"measured, and as predicted without these cells; below {100 * BUSY:.0f} % workers starve. As many readers as "
-        "are needed read as fast as a worker computes."
+        f"measured, and as predicted without these cells; below {100 * BUSY_SHARE:.0f} % workers starve. As many "
+        "readers as are needed read as fast as a worker computes."
     )
     feeding_words = []
     for curve in curves:
@@ -166,7 +166,7 @@ def starving_in_words(points: Sequence[TableRow]) -> str:
     """Return the fewest workers that surely wait too long for data; `points` are a curve's rows of ``feeding``."""
     for row in points:
         busy = row.estimate("utilisation")
-        if busy and busy.high < BUSY:
+        if busy and busy.high < BUSY_SHARE:
             return f"{at_count(row, int(row['ranks']))}, {row['basis']}"
     return f"not up to {at_count(points[-1], int(points[-1]['ranks']))}"
 

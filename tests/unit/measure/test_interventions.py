@@ -13,7 +13,7 @@ from visiting_cells import train
 
 from stallpoint.base.section import Absence
 from stallpoint.measure.training.input_pipeline import FixedMiniBatch, InputPipeline, SyntheticData
-from stallpoint.models.answers.causes import CAUSE_OF
+from stallpoint.models.answers.causes import PART_CAUSES
 from stallpoint.models.fitting import fit
 from stallpoint.networks import find_network
 from stallpoint.questions.interventions_question import section
@@ -120,7 +120,7 @@ def test_what_was_planted_is_found_by_leaving_it_out_and_on_the_critical_path(
     (row,) = at(fitted["interventions"], place).query(f"intervention == '{intervention}'").to_dict("records")
     assert near((row["saved_low"], row["saved_high"]), seconds)
     assert near((row["expected_low"], row["expected_high"]), seconds)
-    assert cause in {CAUSE_OF[part] for part in row["parts"].split("; ")}
+    assert cause in {PART_CAUSES[part] for part in row["parts"].split("; ")}
     path = at(fitted["critical_path"], place).groupby("cause")[["seconds", "seconds_low", "seconds_high"]].sum()
     assert near(path.loc[cause, ["seconds_low", "seconds_high"]], seconds)
     others = path.drop([cause, *(["compute, undivided"] if place == "rank" else [])])
@@ -177,7 +177,7 @@ def test_a_study_names_the_interventions_that_there_are() -> None:
     schema = yaml.safe_load((Path(__file__).parents[3] / "workflow/schemas/study.schema.yaml").read_text())
     assert schema["$defs"]["interventions"]["items"]["enum"] == list(INTERVENTIONS)
     named = {part for known in INTERVENTIONS.values() for part in known.parts}
-    assert named <= set(CAUSE_OF)
+    assert named <= set(PART_CAUSES)
 
 
 @pytest.mark.parametrize("prefetch", [0, 2])

@@ -13,7 +13,7 @@ from synthetic import NETWORK, Truth, study
 
 from stallpoint.base.frames import records
 from stallpoint.models.answers.costs import (
-    DAY,
+    DAY_SECONDS,
     Failures,
     daly_interval,
     productive_share,
@@ -59,7 +59,7 @@ def test_failures_alone_end_the_gain_where_a_doubling_loses_as_much() -> None:
     gain = [2 * failures.share(2 * int(n))[0] / failures.share(int(n))[0] for n in (0.9 * limit, 1.1 * limit)]
     assert gain[0] > 1.1 > gain[1]
     assert failures.limit(0.1)[0] < failures.limit(0.05)[0]
-    assert DAY / (GIVEN["per_node_day"] * limit) > GIVEN["checkpoint_seconds"]
+    assert DAY_SECONDS / (GIVEN["per_node_day"] * limit) > GIVEN["checkpoint_seconds"]
 
 
 def simulated_repairs(nodes: int, spares: int, between: float, repair: float) -> tuple[float, float]:
@@ -75,14 +75,14 @@ def simulated_repairs(nodes: int, spares: int, between: float, repair: float) ->
 def test_spares_are_enough_and_elastic_training_loses_what_is_being_repaired(nodes: int) -> None:
     given = GIVEN | {"per_node_day": 0.02, "reload_seconds": 40.0, "repair_seconds": 2 * 3600.0}
     failures = Failures.of("gpu", given, 0)
-    spares = failures.spares(nodes)
-    broken, short = simulated_repairs(nodes, spares, DAY / 0.02, 2 * 3600.0)
-    assert short < 0.0105 < simulated_repairs(nodes, spares - 1, DAY / 0.02, 2 * 3600.0)[1]
+    spares = failures.spare_nodes(nodes)
+    broken, short = simulated_repairs(nodes, spares, DAY_SECONDS / 0.02, 2 * 3600.0)
+    assert short < 0.0105 < simulated_repairs(nodes, spares - 1, DAY_SECONDS / 0.02, 2 * 3600.0)[1]
     at_once = Failures.of("gpu", GIVEN | {"per_node_day": 0.02, "restart_seconds": 40.0}, 0).share(nodes)[0]
     assert failures.elastic_share(nodes)[0] == pytest.approx(at_once * (1 - broken), rel=0.01)
     assert failures.spare_share(nodes)[0] == pytest.approx(at_once * nodes / (nodes + spares))
     assert np.isnan(Failures.of("gpu", GIVEN, 0).elastic_share(nodes)).all()
-    assert Failures.of("gpu", GIVEN, 0).spares(nodes) == 0
+    assert Failures.of("gpu", GIVEN, 0).spare_nodes(nodes) == 0
 
 
 def test_a_checkpoint_takes_as_long_as_was_measured_on_the_storage() -> None:

@@ -12,7 +12,7 @@ from synthetic import NETWORK, Truth, study
 
 from stallpoint.base.frames import records
 from stallpoint.base.statistics import estimate
-from stallpoint.models.answers.costs import BUDGET, DEADLINE, Choosing, MeasuredPower, choices
+from stallpoint.models.answers.costs import BUDGET, DEADLINE, ChoiceVerdict, MeasuredPower, choices
 from stallpoint.models.fitting import fit
 from stallpoint.questions.answers import Answer
 from stallpoint.questions.costs_question import cost_in_words
@@ -90,14 +90,14 @@ def test_the_choice_is_right_where_it_is_decided_and_undecided_where_the_limit_i
     question: str, curves: list[Planted]
 ) -> None:
     clear, close = decided(question, curves)
-    right = [truth == row["ranks"] for truth, row in clear if row["verdict"] != Choosing.UNDECIDED]
+    right = [truth == row["ranks"] for truth, row in clear if row["verdict"] != ChoiceVerdict.UNDECIDED]
     assert len(right) > CURVES / 2
     assert np.mean(right) >= 0.9
     assert all(
-        str(truth or "none") in row["likely"].split(", ") or row["verdict"] != Choosing.UNDECIDED
+        str(truth or "none") in row["likely"].split(", ") or row["verdict"] != ChoiceVerdict.UNDECIDED
         for truth, row in clear
     )
-    assert np.mean([row["verdict"] == Choosing.UNDECIDED for _, row in close]) > 0.5
+    assert np.mean([row["verdict"] == ChoiceVerdict.UNDECIDED for _, row in close]) > 0.5
 
 
 def test_intervals_hold_the_planted_price(curves: list[Planted]) -> None:
@@ -111,7 +111,7 @@ def test_intervals_hold_the_planted_price(curves: list[Planted]) -> None:
 
 def test_a_longer_training_takes_more_nodes(curves: list[Planted]) -> None:
     cheapest = [next(choices(curves[0].costs, 80_000.0, None, epochs)) for epochs in (1, 4, 1000)]
-    assert [row["verdict"] for row in cheapest] == [Choosing.DECIDED, Choosing.DECIDED, "none"]
+    assert [row["verdict"] for row in cheapest] == [ChoiceVerdict.DECIDED, ChoiceVerdict.DECIDED, "none"]
     assert cheapest[0]["ranks"] < cheapest[1]["ranks"]
     assert cheapest[2]["ranks"] == 0
 

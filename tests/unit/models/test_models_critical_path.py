@@ -10,7 +10,7 @@ from synthetic import Layer, Truth, study
 
 from stallpoint.base.measured import Measured, Parts
 from stallpoint.base.statistics import REPLICATES, Ensemble
-from stallpoint.models.answers.causes import CAUSE_OF, by_cause, causes, seconds_on_critical_path, undivided
+from stallpoint.models.answers.causes import PART_CAUSES, cause_seconds, causes, merge_compute, seconds_on_critical_path
 from stallpoint.models.fitting import fit
 from stallpoint.models.iteration.curve_points import CurvePoints, Predicted
 from stallpoint.models.terms.effects import CollectiveTimes, IsolatedTimes
@@ -114,8 +114,8 @@ def test_parts_add_up_whatever_the_times_are(
     found = seconds_on_critical_path(at_two, 2, "predicted" if predicted_only else "measured")
     close = {"rel": 1e-9, "abs": 1e-9 * (1 + max(abs(seconds[0]) for seconds in found.values()))}
     assert sum(ensemble[0] for ensemble in found.values()) == pytest.approx(whole, **close)
-    assert sum(e[0] for e in by_cause(found).values()) == pytest.approx(whole, **close)
-    assert sum(e[0] for e in undivided(found).values()) == pytest.approx(whole, **close)
+    assert sum(e[0] for e in cause_seconds(found).values()) == pytest.approx(whole, **close)
+    assert sum(e[0] for e in merge_compute(found).values()) == pytest.approx(whole, **close)
     interference = {"co-running ranks", "communication thread"}
     assert min(seconds[0] for part, seconds in found.items() if part not in interference) >= -1e-9 * (1 + whole)
     assert ("communication, undivided" in found) == np.isnan(latency)
@@ -165,7 +165,7 @@ def test_without_collectives_communication_stays_undivided() -> None:
 
 def test_causes_and_parts_are_one_vocabulary(fitted: dict[str, pd.DataFrame]) -> None:
     path = fitted["critical_path"]
-    assert (path["cause"] == path["part"].map(CAUSE_OF)).all()
+    assert (path["cause"] == path["part"].map(PART_CAUSES)).all()
     assert set(fitted["causes"]["cause"]) == set(path["cause"])
 
 

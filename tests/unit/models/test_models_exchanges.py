@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from stallpoint.base.statistics import REPLICATES
 from stallpoint.models.convergence import staleness
-from stallpoint.models.iteration.replicas import per_iteration
+from stallpoint.models.iteration.replicas import iteration_times
 from stallpoint.models.terms.communication import all_reduce_parts, nominal
 from stallpoint.models.terms.effects import CollectiveTimes
 from stallpoint.strategies.presets import PRESETS, Preset, with_options
@@ -25,7 +25,7 @@ def seconds(preset: Preset, ranks: int, computing: float, size: float = SIZE) ->
     assert links is not None
     latency, bandwidth = all_reduce_parts(links, ranks, [size])
     beside = np.full(1 + REPLICATES, computing)
-    found = per_iteration(CollectiveTimes(latency, latency + bandwidth, 1), preset, ranks, beside).isolated
+    found = iteration_times(CollectiveTimes(latency, latency + bandwidth, 1), preset, ranks, beside).isolated
     assert found.shape == (1 + REPLICATES, 1)
     return float(found[0, 0])
 

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from synthetic import study
 
-from stallpoint.models.answers.amdahl import gains, halvings
+from stallpoint.models.answers.amdahl import halving_gains, halvings
 from stallpoint.models.terms.compute import Compute
 from stallpoint.models.terms.matrix_products import products
 from stallpoint.models.terms.training_cells import reduced_cells
@@ -10,15 +10,15 @@ from stallpoint.models.terms.training_cells import reduced_cells
 
 def test_gain_of_each_halving() -> None:
     """t = 2 + b: from 14 to 2 time falls by 16/4, twice for each halving of log2(7) of them."""
-    ((larger, smaller, gain),) = gains([2, 14], np.array([[4.0, 16.0]]))
+    ((larger, smaller, gain),) = halving_gains([2, 14], np.array([[4.0, 16.0]]))
     assert (larger, smaller) == (14, 2)
     assert gain[0] ** np.log2(7) == pytest.approx(4)
-    (_, first), (_, second) = ((b, g[0]) for b, _, g in gains([1, 2, 4], np.array([[1.0, 2.0, 2.0]])))
+    (_, first), (_, second) = ((b, g[0]) for b, _, g in halving_gains([1, 2, 4], np.array([[1.0, 2.0, 2.0]])))
     assert (first, second) == pytest.approx((2, 1))
 
 
 def test_a_time_of_0_has_no_gain() -> None:
-    ((*_, gain),) = gains([1, 2], np.array([[0.0, 1.0]]))
+    ((*_, gain),) = halving_gains([1, 2], np.array([[0.0, 1.0]]))
     assert np.isnan(gain).all()
 
 

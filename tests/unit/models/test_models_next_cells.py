@@ -12,10 +12,10 @@ from synthetic import Layer, Truth, study
 from stallpoint.models.answers.next_cells import (
     STEP_ERROR,
     expected_width,
+    interval_width,
     stall_position,
     step_error,
     walk_covariance,
-    width,
 )
 from stallpoint.models.fitting import fit
 
@@ -30,14 +30,14 @@ def test_the_interval_to_expect_of_a_normal_quantity(noise: float) -> None:
     random = np.random.default_rng(0)
     true = random.standard_normal(60_000)
     measured = true + noise * random.standard_normal(len(true))
-    assert width(true) == pytest.approx(NORMAL_WIDTH, rel=0.02)
+    assert interval_width(true) == pytest.approx(NORMAL_WIDTH, rel=0.02)
     assert expected_width(true, measured) == pytest.approx(NORMAL_WIDTH * noise / np.hypot(1, noise), rel=0.05)
 
 
 def test_what_has_nothing_to_do_with_it_tells_nothing() -> None:
     random = np.random.default_rng(0)
     true, other = random.standard_normal((2, 6_000))
-    assert expected_width(true, other) == pytest.approx(width(true), rel=0.03)
+    assert expected_width(true, other) == pytest.approx(interval_width(true), rel=0.03)
 
 
 def test_the_stall_of_amdahls_law_is_found_between_the_counts() -> None:

@@ -39,21 +39,21 @@ def ran(points: list[Measured], job: Any) -> pd.DataFrame:
 
 
 def scatter(placements: PlacementScatter, one: Measured) -> float:
-    return float(np.log(placements.scattered(one).parts.iteration_time[1:]).std())
+    return float(np.log(placements.widened_point(one).parts.iteration_time[1:]).std())
 
 
 def test_without_a_scheduler_or_other_nodes_there_is_one_placement() -> None:
     points = [seen(1, 1.0), seen(2, 0.5)]
     for own, job in ((points, lambda _: ""), (points[:1], lambda cell: cell)):
         placements = PlacementScatter.of(ran(own, job), own)
-        assert [placements.scattered(one) for one in own] == own
+        assert [placements.widened_point(one) for one in own] == own
 
 
 def test_a_cell_in_one_placement_has_the_scatter_of_the_prior() -> None:
     points = [seen(1, 1.0), seen(2, 0.5)]
     placements = PlacementScatter.of(ran(points, lambda cell: cell), points)
-    assert not placements.shown
-    found = placements.scattered(points[1])
+    assert not placements.is_estimated
+    found = placements.widened_point(points[1])
     assert (found.placements, found.parts.iteration_time[0]) == (1, 0.5)
     assert scatter(placements, points[1]) == pytest.approx(PLACEMENT.deviation * 2**0.5, rel=0.25), "t with 4 degrees"
 
@@ -62,16 +62,16 @@ def test_a_cell_in_one_placement_has_the_scatter_of_the_prior() -> None:
 def test_equal_cells_in_several_placements_show_how_these_differ(second: float, narrower: bool) -> None:
     points = [seen(1, 1.0), seen(1, second, sync="naive"), seen(2, 0.5)]
     placements = PlacementScatter.of(ran(points, lambda cell: cell), points)
-    assert placements.shown
+    assert placements.is_estimated
     assert (placements.deviation < PLACEMENT.deviation) == narrower
     together = PlacementScatter.of(ran(points, lambda _: "7"), points)
-    assert not together.shown, "in one job, on one node, they say nothing of others"
+    assert not together.is_estimated, "in one job, on one node, they say nothing of others"
 
 
 def test_a_cell_in_several_placements_is_known_better() -> None:
     once, twice = seen(2, 0.5), seen(2, 0.5, 0.5)
     few, many = (PlacementScatter.of(ran([one], lambda cell: cell), [one]) for one in (once, twice))
-    assert many.scattered(twice).placements == 2
+    assert many.widened_point(twice).placements == 2
     assert scatter(many, twice) < 0.8 * scatter(few, once)
 
 
@@ -80,7 +80,7 @@ def test_replicates_with_heavy_tails_take_no_scatter_of_placements_away() -> Non
     tails = twice.parts.iteration_time * np.append(1.0, np.where(np.arange(REPLICATES) % 25, 1.0, 3.0))
     heavy = replace(twice, parts=Parts.measured(iteration_time=tails))
     placements = PlacementScatter.of(ran([twice], lambda cell: cell), [twice])
-    plain, shown = (np.quantile(placements.scattered(one).parts.iteration_time, 0.75) for one in (twice, heavy))
+    plain, shown = (np.quantile(placements.widened_point(one).parts.iteration_time, 0.75) for one in (twice, heavy))
     assert shown == pytest.approx(plain, rel=0.01)
 
 

@@ -98,13 +98,13 @@ def off(*factors: float) -> CurvePoints:
 
 def test_a_prediction_begins_from_what_was_measured_at_the_largest_count() -> None:
     curve = off(1.0, 1.0, 1.2)
-    assert curve.carry(4) == pytest.approx(1), "measured"
+    assert curve.correction(4) == pytest.approx(1), "measured"
     for ranks in (8, 16):
-        assert curve.carried.predicted[ranks].parts.iteration_time[0] == pytest.approx(1.2 / ranks)
-    narrow, wide = (np.log(curve.carry(ranks)).std() for ranks in (8, 16))
+        assert curve.corrected_curve.predicted[ranks].parts.iteration_time[0] == pytest.approx(1.2 / ranks)
+    narrow, wide = (np.log(curve.correction(ranks)).std() for ranks in (8, 16))
     assert wide == pytest.approx(2 * narrow, rel=0.01), "for each doubling"
-    assert narrow > np.log(off(1.0, 1.0, 1.0).carry(8)).std() > 0.05, "an error that grows may grow on"
-    assert curve.carried.uncorrected.predicted[8] is curve.predicted[8]
+    assert narrow > np.log(off(1.0, 1.0, 1.0).correction(8)).std() > 0.05, "an error that grows may grow on"
+    assert curve.corrected_curve.uncorrected_curve.predicted[8] is curve.predicted[8]
 
 
 def test_the_error_at_the_largest_count_is_not_hidden_by_those_before() -> None:

@@ -8,7 +8,7 @@ import pytest
 from synthetic import Layer, Truth, study
 
 from stallpoint.models.fitting import fit
-from stallpoint.models.iteration.scenarios import AS_MEASURED, PublishedLink, Scenario, _with_launches, scenarios
+from stallpoint.models.iteration.scenarios import NO_CHANGE, PublishedLink, Scenario, _scale_launches, scenarios
 from stallpoint.models.terms.compute import Times
 from stallpoint.strategies.presets import PRESETS
 
@@ -56,7 +56,7 @@ def rows(table: pd.DataFrame, scenario: str, scaling: str = "strong", sync: str 
 @pytest.mark.parametrize(
     ("scenario", "truth"),
     [
-        (AS_MEASURED, TRUTH),
+        (NO_CHANGE, TRUTH),
         ("bandwidth × 4", replace(TRUTH, beta=TRUTH.beta / 4)),
         ("bandwidth × 4, latency × 0.1", replace(TRUTH, beta=TRUTH.beta / 4, alpha=TRUTH.alpha / 10)),
         ("compute speed × 3", replace(TRUTH, layers=changed(TRUTH.layers, speed=3), update=TRUTH.update / 3)),
@@ -78,7 +78,7 @@ def test_what_each_message_takes_in_addition_is_waited_for(table: pd.DataFrame) 
     """Four layers have weights; beside the backward pass of wfbp some of it is hidden."""
     before, later = (
         {sync: rows(table, scenario, sync=sync)["iteration"][[2, 4, 8]].to_numpy() for sync in ("naive", "wfbp")}
-        for scenario in (AS_MEASURED, "1 ms more for each message")
+        for scenario in (NO_CHANGE, "1 ms more for each message")
     )
     assert later["naive"] - before["naive"] == pytest.approx(4 * 1e-3, rel=0.02)
     assert ((later["wfbp"] - before["wfbp"] > 0.9e-3) & (later["wfbp"] - before["wfbp"] < 4e-3)).all()
@@ -94,7 +94,7 @@ def test_a_larger_batch_is_the_curve_of_that_batch(table: pd.DataFrame) -> None:
 def test_another_preset_and_prefetching_are_predicted_as_their_own_curves(table: pd.DataFrame) -> None:
     naive = rows(table, "naive")
     assert naive["iteration"].to_numpy() == pytest.approx(
-        rows(table, AS_MEASURED, sync="naive")["iteration"].to_numpy(), rel=1e-3
+        rows(table, NO_CHANGE, sync="naive")["iteration"].to_numpy(), rel=1e-3
     )
     ahead = study(TRUTH, syncs=("wfbp",), repeats=1, **{**ONE, "prefetches": (2,)})["iterations"]
     there = ahead.query("scaling == 'strong' and not warmup").groupby("nodes")["iteration_time"].median()
@@ -119,7 +119,7 @@ def test_what_cannot_be_predicted_says_why(table: pd.DataFrame) -> None:
 
 
 def test_gains_refer_to_the_cluster_as_it_is(table: pd.DataFrame) -> None:
-    as_it_is, faster = rows(table, AS_MEASURED), rows(table, "bandwidth × 4")
+    as_it_is, faster = rows(table, NO_CHANGE), rows(table, "bandwidth × 4")
     assert (as_it_is["gain"] == 1).all()
     assert as_it_is.loc[1, "speedup"] == 1
     ratio = as_it_is["iteration"] / faster["iteration"]
@@ -128,7 +128,7 @@ def test_gains_refer_to_the_cluster_as_it_is(table: pd.DataFrame) -> None:
 
 
 def test_better_links_let_it_stall_later(table: pd.DataFrame) -> None:
-    stalls = [rows(table, name)["stall_ranks"].iloc[0] for name in (AS_MEASURED, "bandwidth × 4", "link 5 µs, 5 GB/s")]
+    stalls = [rows(table, name)["stall_ranks"].iloc[0] for name in (NO_CHANGE, "bandwidth × 4", "link 5 µs, 5 GB/s")]
     assert stalls == sorted(stalls)
     assert stalls[0] < stalls[-1]
 
@@ -168,6 +168,6 @@ def test_starting_kernels_takes_no_more_than_the_pass() -> None:
         np.array([2.5e-3]),
     )  # as disturbed records have it: shorter than its layers
     times = Times(layers, layers, passed, passed, np.zeros(1), np.zeros(1), "measured at b")
-    started = _with_launches(times, times, np.array(["relu", "relu"]), 0.0)
+    started = _scale_launches(times, times, np.array(["relu", "relu"]), 0.0)
     for name in ("layers_forward", "layers_backward", "forward", "backward"):
         assert (getattr(started, name) == 0).all(), name

@@ -240,7 +240,7 @@ TRAINING = [
     *others(contention, "SPREADS", *({**SPREADS, key: part * SPREADS[key]} for key in SPREADS for part in (0.5, 2))),
     *others(effects, "FAIR_SHARE", FAIR_SHARE / 2, 1 - FAIR_SHARE / 2),
     *twice(effects, "RATIO_SPREAD"),
-    *twice(next_cells, "STEP_ERROR", "MIN_NARROWING", "DRAWS", "STRATA"),
+    *twice(next_cells, "STEP_ERROR", "MIN_NARROWING", "DRAWS_PER_REPLICATE", "GROUP_COUNT"),
     *twice(statistics, "MAX_FACTOR"),
 ]
 

@@ -411,7 +411,7 @@ def test_wrong_studies_of_commands_are_refused(changes: dict[str, Any], message:
 )
 def test_a_cell_confirms_of_remedies_only_what_the_command_is_told(kind: str, run: str, confirmed: bool) -> None:
     remedy = remedies.Remedy(kind, kind, Scenario())
-    assert remedies._confirmed(remedy, cell(run)).runs is confirmed
+    assert remedies._confirmable(remedy, cell(run)).runs is confirmed
 
 
 def test_an_archive_has_no_paths_of_it() -> None:

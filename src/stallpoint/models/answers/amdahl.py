@@ -40,20 +40,20 @@ def serial_fraction(n: Sequence[float], seconds: Reals) -> Reals:
     return np.asarray(coefficients[..., 0] / coefficients.sum(-1))
 
 
-def stall_ranks(serial: Reals, threshold: float) -> Reals:
-    """Return the worker count from which a doubling gains less than `threshold`; infinite for a `serial` fraction of 0.
+def stall_ranks(serial_share: Reals, threshold: float) -> Reals:
+    """Return the worker count from which a doubling gains less than `threshold`; infinite for a `serial_share` of 0.
 
     From S(2n)/S(n) = 1 + θ, with θ the threshold and s the serial fraction: n = (1 - s)·(1 - θ) / (2·s·θ).
     """
     with np.errstate(divide="ignore"):
-        ranks = (1 - serial) * (1 - threshold) / (2 * serial * threshold)
+        ranks = (1 - serial_share) * (1 - threshold) / (2 * serial_share * threshold)
     return np.maximum(ranks, 1.0)
 
 
-def speedup_limit(serial: Reals) -> Reals:
+def speedup_limit(serial_share: Reals) -> Reals:
     """Return the upper limit of the speedup, 1/s; infinite for s = 0."""
     with np.errstate(divide="ignore"):
-        return np.asarray(1 / serial)
+        return np.asarray(1 / serial_share)
 
 
 def table(compute: Compute, curves: Iterable[CurvePoints], threshold: float) -> list[dict[str, object]]:
@@ -68,7 +68,7 @@ def _compute_rows(compute: Compute, threshold: float) -> Iterator[dict[str, obje
         n = [max(batches) / batch for batch in batches]
         for kind, times in seconds.items():
             labels = {"network": network, "hardware": hardware, "basis": "compute", "layer_type": kind, "series": ""}
-            yield labels | _fitted(n, times, threshold, 1, "mini-batches")
+            yield labels | _fit_row(n, times, threshold, 1, "mini-batches")
 
 
 def _measured_rows(curves: Iterable[CurvePoints], threshold: float) -> Iterator[dict[str, object]]:
@@ -82,25 +82,25 @@ def _measured_rows(curves: Iterable[CurvePoints], threshold: float) -> Iterator[
         if curve.per_node > 1:
             series += f"/{curve.per_node} per node"
         labels = {"network": point.network, "hardware": point.hardware, "basis": "measured", "layer_type": "all"}
-        yield labels | {"series": series} | _fitted(n, times, threshold, curve.base, "worker counts")
+        yield labels | {"series": series} | _fit_row(n, times, threshold, curve.base, "worker counts")
 
 
-def _fitted(n: Sequence[float], seconds: Ensemble, threshold: float, base: int, kind_of_n: str) -> dict[str, object]:
+def _fit_row(n: Sequence[float], seconds: Ensemble, threshold: float, base: int, count_noun: str) -> dict[str, object]:
     """Return the fitted columns of a row; `n` are worker counts divided by the smallest one, `base`."""
     if len(set(n)) < 2:
-        nans = np.full(len(seconds), np.nan)
-        serial, stall, limit, note = nans, nans, nans, f"fewer than two different {kind_of_n}"
+        unknowns = np.full(len(seconds), np.nan)
+        share, stall, limit, note = unknowns, unknowns, unknowns, f"fewer than two different {count_noun}"
     elif not (seconds > 0).all():
-        nans = np.full(len(seconds), np.nan)
-        serial, stall, limit, note = nans, nans, nans, "no measurable time"
+        unknowns = np.full(len(seconds), np.nan)
+        share, stall, limit, note = unknowns, unknowns, unknowns, "no measurable time"
     else:
-        serial = serial_fraction(n, seconds)
-        stall, limit, note = stall_ranks(serial, threshold) * base, speedup_limit(serial), ""
-    quantities = columns("serial_fraction", serial) | columns("stall_ranks", stall) | columns("speedup_limit", limit)
+        share = serial_fraction(n, seconds)
+        stall, limit, note = stall_ranks(share, threshold) * base, speedup_limit(share), ""
+    quantities = columns("serial_fraction", share) | columns("stall_ranks", stall) | columns("speedup_limit", limit)
     return {**quantities, "points": len(set(n)), "note": note}
 
 
-def gains(batches: Sequence[int], seconds: Ensemble) -> Iterator[tuple[int, int, Ensemble]]:
+def halving_gains(batches: Sequence[int], seconds: Ensemble) -> Iterator[tuple[int, int, Ensemble]]:
     """Yield each pair of neighbours in the rising `batches`, the larger first, and the gain of a halving.
 
     `seconds` is [1 + REPLICATES, len(batches)]. The gain is NaN where the time of the smaller mini-batch is 0.
@@ -115,10 +115,10 @@ def gains(batches: Sequence[int], seconds: Ensemble) -> Iterator[tuple[int, int,
 
 def halvings(compute: Compute, products: Mapping[tuple[str, str], Sequence[ShapeTimes]]) -> list[dict[str, object]]:
     """Return the rows of the halvings table; `products` come from the function `matrix_products.products`."""
-    return [*_layer_halvings(compute), *_product_halvings(products)]
+    return [*_layer_halving_rows(compute), *_product_halving_rows(products)]
 
 
-def _layer_halvings(compute: Compute) -> Iterator[dict[str, object]]:
+def _layer_halving_rows(compute: Compute) -> Iterator[dict[str, object]]:
     for network, hardware in compute.cells:
         batches, seconds = compute.seconds_by_layer_type(network, hardware)
         for kind, times in seconds.items():
@@ -126,7 +126,7 @@ def _layer_halvings(compute: Compute) -> Iterator[dict[str, object]]:
             yield from _halving_rows(labels, batches, times)
 
 
-def _product_halvings(products: Mapping[tuple[str, str], Sequence[ShapeTimes]]) -> Iterator[dict[str, object]]:
+def _product_halving_rows(products: Mapping[tuple[str, str], Sequence[ShapeTimes]]) -> Iterator[dict[str, object]]:
     for (network, hardware), shapes in products.items():
         for shape in shapes:
             labels = {"layer": shape.name, "layer_type": shape.layer_type}
@@ -135,17 +135,17 @@ def _product_halvings(products: Mapping[tuple[str, str], Sequence[ShapeTimes]]) 
 
 
 def _halving_rows(labels: dict[str, str], batches: Sequence[int], seconds: Ensemble) -> Iterator[dict[str, object]]:
-    for larger, smaller, gain in gains(batches, seconds):
+    for larger, smaller, gain in halving_gains(batches, seconds):
         yield {**labels, "worker_batch": larger, "to_batch": smaller, **columns("gain", gain)}
 
 
-def distance(first: Ensemble, second: Ensemble) -> tuple[float, float, float]:
-    """Return the mean of |log(first / second)| over points, and its interval; both are [1 + REPLICATES, points]."""
-    intervals = [estimate(log) for log in np.log(first / second).T]
+def distance(first_speedups: Ensemble, second_speedups: Ensemble) -> tuple[float, float, float]:
+    """Return the mean of |log(first / second speedups)|, and its interval; both are [1 + REPLICATES, points]."""
+    intervals = [estimate(log) for log in np.log(first_speedups / second_speedups).T]
     values, lows, highs = (np.array(side) for side in zip(*intervals, strict=True))
-    nearest = np.maximum(np.maximum(lows, -highs), 0.0)
-    farthest = np.maximum(np.abs(lows), np.abs(highs))
-    return float(np.abs(values).mean()), float(nearest.mean()), float(farthest.mean())
+    lower_distances = np.maximum(np.maximum(lows, -highs), 0.0)
+    upper_distances = np.maximum(np.abs(lows), np.abs(highs))
+    return float(np.abs(values).mean()), float(lower_distances.mean()), float(upper_distances.mean())
 
 
 def curve_distances(

@@ -51,10 +51,10 @@ CAUSES: dict[str, tuple[str, ...]] = {
 """Causes and their parts. ``undivided``: communication that no fit splits into latency and bandwidth, or computing
 without isolated times to separate shared hardware."""
 
-CAUSE_OF = {part: cause for cause, members in CAUSES.items() for part in members}
+PART_CAUSES = {part: cause for cause, members in CAUSES.items() for part in members}
 
-UNDIVIDED = "compute, undivided"
-COMPUTING = ("small matrices", "non-scaling layers", "shared hardware", UNDIVIDED)
+UNDIVIDED_COMPUTING = "compute, undivided"
+COMPUTING = ("small matrices", "non-scaling layers", "shared hardware", UNDIVIDED_COMPUTING)
 """Causes that are parts of the forward and the backward pass."""
 
 
@@ -71,8 +71,8 @@ def seconds_on_critical_path(curve: CurvePoints, ranks: int, basis: Basis) -> di
     point: Measured | Predicted = (curve.measured if basis == "measured" else curve.predicted)[ranks]
     parts, model = point.parts, curve.predicted[ranks]
     return {
-        **_communication(parts.exposed_communication, model.latency_share),
-        **_computing(point.point.ranks, parts, model),
+        **_communication_seconds(parts.exposed_communication, model.latency_share),
+        **_computing_seconds(point.point.ranks, parts, model),
         "update": parts.update,
         "data": parts.data_wait,
         "host-to-device": parts.host_to_device,
@@ -80,27 +80,27 @@ def seconds_on_critical_path(curve: CurvePoints, ranks: int, basis: Basis) -> di
     }
 
 
-def _computing(ranks: int, parts: Parts, model: Predicted) -> dict[str, Ensemble]:
-    computing = parts.forward + parts.backward
+def _computing_seconds(ranks: int, parts: Parts, model: Predicted) -> dict[str, Ensemble]:
+    computing_seconds = parts.forward + parts.backward
     if ranks == 1:
-        return _layers(computing, parts.matrix, parts.fully_connected)
+        return _layer_seconds(computing_seconds, parts.matrix, parts.fully_connected)
     isolated = model.isolated
     if isolated is None:
-        return {UNDIVIDED: computing}
-    isolated_total = isolated.forward + isolated.backward
-    thread_seconds = np.zeros_like(isolated_total)
+        return {UNDIVIDED_COMPUTING: computing_seconds}
+    isolated_seconds = isolated.forward + isolated.backward
+    thread_seconds = np.zeros_like(isolated_seconds)
     if model.backward_over_forward is not None:
         forward = parts.forward
         forward_slowdown = np.divide(forward, isolated.forward, out=np.ones_like(forward), where=isolated.forward > 0)
         thread_seconds = parts.backward - isolated.backward * forward_slowdown * model.backward_over_forward
     return {
-        **_layers(isolated_total, isolated.matrix, isolated.fully_connected),
-        "co-running ranks": computing - isolated_total - thread_seconds,
+        **_layer_seconds(isolated_seconds, isolated.matrix, isolated.fully_connected),
+        "co-running ranks": computing_seconds - isolated_seconds - thread_seconds,
         "communication thread": thread_seconds,
     }
 
 
-def _layers(computing: Ensemble, matrix: Ensemble, fully_connected: Ensemble) -> dict[str, Ensemble]:
+def _layer_seconds(computing: Ensemble, matrix: Ensemble, fully_connected: Ensemble) -> dict[str, Ensemble]:
     return {
         "fully-connected layers": fully_connected,
         "other matrix layers": matrix - fully_connected,
@@ -108,26 +108,26 @@ def _layers(computing: Ensemble, matrix: Ensemble, fully_connected: Ensemble) ->
     }
 
 
-def undivided(of_parts: Mapping[str, Ensemble]) -> dict[str, Ensemble]:
+def merge_compute(part_seconds: Mapping[str, Ensemble]) -> dict[str, Ensemble]:
     """Return the parts with all computing merged into one, for comparison with a point without isolated times."""
-    computing = [seconds for part, seconds in of_parts.items() if CAUSE_OF[part] in COMPUTING]
-    others = {part: seconds for part, seconds in of_parts.items() if CAUSE_OF[part] not in COMPUTING}
-    return {UNDIVIDED: np.sum(computing, axis=0), **others}
+    computing = [seconds for part, seconds in part_seconds.items() if PART_CAUSES[part] in COMPUTING]
+    others = {part: seconds for part, seconds in part_seconds.items() if PART_CAUSES[part] not in COMPUTING}
+    return {UNDIVIDED_COMPUTING: np.sum(computing, axis=0), **others}
 
 
-def _communication(exposed: Ensemble, latency_share: Ensemble) -> dict[str, Ensemble]:
+def _communication_seconds(exposed_seconds: Ensemble, latency_share: Ensemble) -> dict[str, Ensemble]:
     if np.isnan(latency_share).any():
-        return {"communication, undivided": exposed}
-    latency = exposed * latency_share
-    return {"communication latency": latency, "communication bandwidth": exposed - latency}
+        return {"communication, undivided": exposed_seconds}
+    latency_seconds = exposed_seconds * latency_share
+    return {"communication latency": latency_seconds, "communication bandwidth": exposed_seconds - latency_seconds}
 
 
-def by_cause(of_parts: Mapping[str, Ensemble]) -> dict[str, Ensemble]:
+def cause_seconds(part_seconds: Mapping[str, Ensemble]) -> dict[str, Ensemble]:
     """Sum the parts of each cause, in the order of `CAUSES`."""
     return {
-        cause: np.sum([of_parts[part] for part in members if part in of_parts], axis=0)
+        cause: np.sum([part_seconds[part] for part in members if part in part_seconds], axis=0)
         for cause, members in CAUSES.items()
-        if any(part in of_parts for part in members)
+        if any(part in part_seconds for part in members)
     }
 
 
@@ -141,12 +141,12 @@ def _path_rows(curve: CurvePoints) -> Iterator[dict[str, object]]:
         point, basis = curve.at(ranks), curve.basis(ranks)
         total = point.parts.iteration_time
         seconds_by_part = seconds_on_critical_path(curve, ranks, basis)
-        for part in (part for part in CAUSE_OF if part in seconds_by_part):
+        for part in (part for part in PART_CAUSES if part in seconds_by_part):
             yield {
                 **point.point.labels(),
                 "basis": basis,
                 "part": part,
-                "cause": CAUSE_OF[part],
+                "cause": PART_CAUSES[part],
                 **columns("seconds", seconds_by_part[part]),
                 **columns("share", seconds_by_part[part] / total),
             }
@@ -161,7 +161,7 @@ class LossVerdict(StrEnum):
     """Not distinguishable from the largest cause."""
 
 
-_RARELY = 0.02
+_WRONG_VERDICT_PROBABILITY = 0.02
 """Probability that a cause is wrongly called the larger one; of two equal causes either may be."""
 
 
@@ -172,28 +172,28 @@ def losses(curve: CurvePoints, ranks: int) -> dict[str, Ensemble]:
     """
     basis = curve.basis(ranks)
     paths = [seconds_on_critical_path(curve, at, basis) for at in (ranks, curve.base)]
-    if any(UNDIVIDED in of_parts for of_parts in paths):
-        paths = [undivided(of_parts) for of_parts in paths]
-    here, base = map(by_cause, paths)
-    factor = curve.carry(ranks)
-    ideal = (ranks / curve.base if curve.strong else 1.0) * factor[0] / factor
-    return {cause: seconds - base.get(cause, 0.0) / ideal for cause, seconds in here.items()}
+    if any(UNDIVIDED_COMPUTING in path for path in paths):
+        paths = [merge_compute(path) for path in paths]
+    here, base = map(cause_seconds, paths)
+    factor = curve.correction(ranks)
+    ideal_speedup = (ranks / curve.base if curve.strong else 1.0) * factor[0] / factor
+    return {cause: seconds - base.get(cause, 0.0) / ideal_speedup for cause, seconds in here.items()}
 
 
-def verdicts(loss_of: Mapping[str, Ensemble], iteration_time: float) -> dict[str, LossVerdict]:
+def verdicts(losses: Mapping[str, Ensemble], iteration_time: float) -> dict[str, LossVerdict]:
     """Return the verdict on each cause: ``dominant`` if its loss is surely above 0 and above each other loss.
 
     Losses are compared by their differences, in which changes of both cancel. A difference of at most `SAME_WITHIN` of
     the iteration does not count: equal studies differ by as much. A cause surely below the largest is ``minor``. If no
     cause is dominant, the largest and all except minor ones are ``not distinguishable``.
     """
-    largest = max(loss_of, key=lambda cause: loss_of[cause][0])
-    differences = {cause: loss_of[largest] - ensemble for cause, ensemble in loss_of.items() if cause != largest}
-    gaps = np.array([*differences.values()]).reshape(-1, len(loss_of[largest]))
-    is_sure = np.quantile(gaps[:, 1:], _RARELY, axis=1) > 0
-    is_minor = dict(zip(differences, is_sure & (gaps[:, 0] > SAME_WITHIN * iteration_time), strict=True))
-    is_dominant = all(is_minor.values()) and estimate(loss_of[largest])[1] > 0
-    found = {cause: LossVerdict.MINOR if is_minor.get(cause) else LossVerdict.NOT_DISTINGUISHABLE for cause in loss_of}
+    largest = max(losses, key=lambda cause: losses[cause][0])
+    differences = {cause: losses[largest] - ensemble for cause, ensemble in losses.items() if cause != largest}
+    gaps = np.array([*differences.values()]).reshape(-1, len(losses[largest]))
+    is_surely_smaller = np.quantile(gaps[:, 1:], _WRONG_VERDICT_PROBABILITY, axis=1) > 0
+    is_minor = dict(zip(differences, is_surely_smaller & (gaps[:, 0] > SAME_WITHIN * iteration_time), strict=True))
+    is_dominant = all(is_minor.values()) and estimate(losses[largest])[1] > 0
+    found = {cause: LossVerdict.MINOR if is_minor.get(cause) else LossVerdict.NOT_DISTINGUISHABLE for cause in losses}
     return found | {largest: LossVerdict.DOMINANT if is_dominant else LossVerdict.NOT_DISTINGUISHABLE}
 
 
@@ -207,11 +207,11 @@ def dominant_cause(curve: CurvePoints, ranks: int) -> str:
 
 def causes(curves: Iterable[CurvePoints]) -> list[dict[str, object]]:
     """Return the rows of the causes table at all worker counts but the smallest, which loses nothing by definition."""
-    larger_counts = ((curve, ranks) for curve in curves for ranks in curve.known.counts if ranks > curve.base)
-    return rows_of_each(lambda pair: _causes_at(*pair), larger_counts, MIN_SHORT_ITEMS)
+    curve_counts = ((curve, ranks) for curve in curves for ranks in curve.known.counts if ranks > curve.base)
+    return rows_of_each(lambda pair: _cause_rows(*pair), curve_counts, MIN_SHORT_ITEMS)
 
 
-def _causes_at(curve: CurvePoints, ranks: int) -> Iterator[dict[str, object]]:
+def _cause_rows(curve: CurvePoints, ranks: int) -> Iterator[dict[str, object]]:
     point, lost = curve.at(ranks), losses(curve, ranks)
     if any(np.isnan(ensemble).any() for ensemble in lost.values()):
         return  # only rates were recorded: the parts of an iteration are unknown
@@ -237,7 +237,7 @@ def hidden_communication(fitted: FittedStudy) -> Iterator[dict[str, object]]:
                 yield _hidden_row(one, points.counterpart(point), curve.predicted[ranks].isolated_communication)
 
 
-class WithoutCommunication:
+class PointsWithoutCommunication:
     """Points on several ranks without communication, each found by an otherwise equal point that communicates."""
 
     def __init__(self, points: Iterable[Measured], presets: Mapping[str, Preset]) -> None:
@@ -256,17 +256,17 @@ class WithoutCommunication:
 
 
 def _hidden_row(measured: Measured, counterpart: Measured | None, isolated_seconds: Ensemble) -> dict[str, object]:
-    quiet_seconds = counterpart.parts.iteration_time if counterpart else unknown_ensemble()
-    cost = measured.parts.iteration_time - quiet_seconds
+    seconds_without = counterpart.parts.iteration_time if counterpart else unknown_ensemble()
+    added_seconds = measured.parts.iteration_time - seconds_without
     with np.errstate(divide="ignore", invalid="ignore"):
         quantities = {
             "communication": measured.parts.communication,
             "exposed": measured.parts.exposed_communication,
             "isolated": isolated_seconds,
-            "without": quiet_seconds,
-            "cost": cost,
-            "hidden": isolated_seconds - cost,
-            "hidden_share": 1 - cost / isolated_seconds,
+            "without": seconds_without,
+            "cost": added_seconds,
+            "hidden": isolated_seconds - added_seconds,
+            "hidden_share": 1 - added_seconds / isolated_seconds,
             "communication_over_backward": measured.parts.communication / measured.parts.backward,
         }
     return {**measured.point.labels(), **columns_of(quantities)}
@@ -286,14 +286,14 @@ def interventions(fitted: FittedStudy) -> Iterator[dict[str, object]]:
                 points.counterpart(original.point) if fitted.presets[original.point.sync].communicates else None
             )
             for name in INTERVENTIONS:
-                intervened = counterpart if name == NO_COMMUNICATION else cells.get((name, original.point.standalone))
-                if intervened is not None:
-                    yield _saved_row(original, intervened, name, seconds_on_critical_path(curve, ranks, "measured"))
+                other_point = counterpart if name == NO_COMMUNICATION else cells.get((name, original.point.standalone))
+                if other_point is not None:
+                    yield _saved_row(original, other_point, name, seconds_on_critical_path(curve, ranks, "measured"))
 
 
-def points_without_communication(fitted: FittedStudy) -> WithoutCommunication:
+def points_without_communication(fitted: FittedStudy) -> PointsWithoutCommunication:
     """Return the points of a study that do not communicate."""
-    return WithoutCommunication(fitted.measured, fitted.presets)
+    return PointsWithoutCommunication(fitted.measured, fitted.presets)
 
 
 def _saved_row(unchanged: Measured, changed: Measured, name: str, seconds: Mapping[str, Ensemble]) -> dict[str, object]:

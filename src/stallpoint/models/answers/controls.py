@@ -39,15 +39,15 @@ LEVEL = 0.05
 
 def table(points: Sequence[Measured]) -> list[dict[str, object]]:
     """Return the rows of the controls table: each one-worker point compared with the first equivalent point."""
-    rows = list(_pairs(points))
+    rows = list(_pair_rows(points))
     for hardware in {row["hardware"] for row in rows}:
-        of_hardware = [row for row in rows if row["hardware"] == hardware]
-        for row, differs in zip(of_hardware, holm([float(str(row["p"])) for row in of_hardware]), strict=True):
+        hardware_rows = [row for row in rows if row["hardware"] == hardware]
+        for row, differs in zip(hardware_rows, holm([float(str(row["p"])) for row in hardware_rows]), strict=True):
             row["agrees"] = not differs
     return rows
 
 
-def _pairs(points: Sequence[Measured]) -> Iterator[dict[str, object]]:
+def _pair_rows(points: Sequence[Measured]) -> Iterator[dict[str, object]]:
     equal_points: dict[tuple[object, ...], list[Measured]] = {}
     for one in points:
         if one.point.ranks == 1 and is_duration(one.parts.iteration_time):
@@ -74,15 +74,15 @@ def p_value(ratio: Ensemble) -> float:
     return float(2 * normal_cdf(-abs(logs[0]) / standard_deviation)) if standard_deviation > 0 else float(logs[0] == 0)
 
 
-def holm(chances: Sequence[float], level: float = LEVEL) -> list[bool]:
+def holm(p_values: Sequence[float], level: float = LEVEL) -> list[bool]:
     """Return whether each hypothesis is rejected, by its p-value, at the family-wise `level` (Holm 1979)."""
-    order = np.argsort(chances, kind="stable")
-    rejected = [False] * len(chances)
+    order = np.argsort(p_values, kind="stable")
+    rejections = [False] * len(p_values)
     for position, index in enumerate(order):
-        if chances[index] > level / (len(chances) - position):
+        if p_values[index] > level / (len(p_values) - position):
             break
-        rejected[index] = True
-    return rejected
+        rejections[index] = True
+    return rejections
 
 
 class TrustedCurve(NamedTuple):
@@ -97,20 +97,20 @@ class TrustedCurve(NamedTuple):
 
 
 def trusted(
-    curve: CurvePoints, rows: Iterable[Mapping[str, object]] = (), disturbed: Collection[tuple[object, ...]] = ()
+    curve: CurvePoints, rows: Iterable[Mapping[str, object]] = (), disturbed_keys: Collection[tuple[object, ...]] = ()
 ) -> TrustedCurve:
     """Return the part of a curve on which a verdict may rest.
 
-    `rows` are rows of the controls table. `disturbed` are keys (`point_key`) of points with disturbed iterations.
+    `rows` are rows of the controls table. `disturbed_keys` are keys (`point_key`) of points with disturbed iterations.
     """
-    limit, doubt = _first_doubt(curve, rows, disturbed)
-    below_limit = {ranks: one for ranks, one in curve.points.items() if ranks < limit} if doubt else curve.points
-    withheld = bool(doubt) and len(below_limit.keys() & curve.measured.keys()) < 2
-    return TrustedCurve(curve if withheld else replace(curve, points=below_limit), doubt, withheld)
+    limit, doubt = _first_doubt(curve, rows, disturbed_keys)
+    points_below_limit = {ranks: one for ranks, one in curve.points.items() if ranks < limit} if doubt else curve.points
+    is_withheld = bool(doubt) and len(points_below_limit.keys() & curve.measured.keys()) < 2
+    return TrustedCurve(curve if is_withheld else replace(curve, points=points_below_limit), doubt, is_withheld)
 
 
 def _first_doubt(
-    curve: CurvePoints, rows: Iterable[Mapping[str, object]], disturbed: Collection[tuple[object, ...]]
+    curve: CurvePoints, rows: Iterable[Mapping[str, object]], disturbed_keys: Collection[tuple[object, ...]]
 ) -> tuple[int, str]:
     """Return the first count that fails a check (the smallest if all are in doubt), and why; empty if none fails."""
     hardware = curve.origin.hardware
@@ -124,11 +124,11 @@ def _first_doubt(
         if superlinear(curve, curve.base, ranks):
             value = float(curve.speedup(ranks, "measured")[0])
             return curve.base, f"a speedup of {value:.2f} on n = {ranks} is more than any machine has"
-    odd, doubt = _impossible_gain(curve)
+    odd_count, doubt = _impossible_gain(curve)
     for ranks, measured in sorted(curve.measured.items()):
-        if point_key(measured.point) in disturbed and (not doubt or ranks <= odd):
+        if point_key(measured.point) in disturbed_keys and (not doubt or ranks <= odd_count):
             return ranks, f"most iterations on n = {ranks} were disturbed and count for want of others"
-    return odd, doubt
+    return odd_count, doubt
 
 
 def _impossible_gain(curve: CurvePoints) -> tuple[int, str]:
@@ -137,43 +137,43 @@ def _impossible_gain(curve: CurvePoints) -> tuple[int, str]:
     Of the two neighbours, it is the one without which the other gains are more plausible.
     """
     measured_counts = curve.seen.counts
-    pair = next((pair for pair in pairwise(measured_counts) if superlinear(curve, *pair)), None)
-    if pair is None:
+    neighbours = next((neighbours for neighbours in pairwise(measured_counts) if superlinear(curve, *neighbours)), None)
+    if neighbours is None:
         return curve.base, ""
 
-    def without(excluded_count: int) -> float:
+    def largest_other_gain(excluded_count: int) -> float:
         """Return the largest gain between neighbours without one count, over the largest possible gain."""
         others = pairwise(ranks for ranks in measured_counts if ranks != excluded_count)
-        return max((float(_over_possible(curve, few, many)[0]) for few, many in others), default=0.0)
+        return max((float(_gain_over_possible(curve, *pair)[0]) for pair in others), default=0.0)
 
-    few, many = pair
-    suspect = min(pair, key=without)
-    cells = ", ".join((f"n = {suspect}", *curve.measured[suspect].cells))
-    gain = float((curve.speedup(many, "measured") / curve.speedup(few, "measured"))[0])
-    finding = f"throughput grows {gain:.2f} times from n = {few} to n = {many}, more than any machine's"
-    return suspect, f"{finding}: measure {cells} again"
-
-
-def superlinear(curve: CurvePoints, few: int, many: int) -> bool:
-    """Return whether the gain from `few` to `many` workers, both measured, is more than any machine allows."""
-    return estimate(_over_possible(curve, few, many)).low > SUPERLINEAR_RATIO
+    few_workers, many_workers = neighbours
+    suspect_count = min(neighbours, key=largest_other_gain)
+    cells = ", ".join((f"n = {suspect_count}", *curve.measured[suspect_count].cells))
+    gain = float((curve.speedup(many_workers, "measured") / curve.speedup(few_workers, "measured"))[0])
+    finding = f"throughput grows {gain:.2f} times from n = {few_workers} to n = {many_workers}, more than any machine's"
+    return suspect_count, f"{finding}: measure {cells} again"
 
 
-def _over_possible(curve: CurvePoints, few: int, many: int) -> Ensemble:
-    """Return the gain over the largest possible one: many / few, times an isolated worker's gain per sample."""
-    gain = curve.speedup(many, "measured") / curve.speedup(few, "measured")
-    fewer, more = (_sample_seconds(curve, ranks) for ranks in (few, many))
+def superlinear(curve: CurvePoints, few_workers: int, many_workers: int) -> bool:
+    """Return whether the gain from `few_workers` to `many_workers`, both measured, is more than any machine allows."""
+    return estimate(_gain_over_possible(curve, few_workers, many_workers)).low > SUPERLINEAR_RATIO
+
+
+def _gain_over_possible(curve: CurvePoints, few_workers: int, many_workers: int) -> Ensemble:
+    """Return the gain over the largest possible one: the ratio of workers times an isolated worker's gain."""
+    gain = curve.speedup(many_workers, "measured") / curve.speedup(few_workers, "measured")
+    fewer, more = (_sample_seconds(curve, ranks) for ranks in (few_workers, many_workers))
     isolated_gain = np.maximum(fewer / more, 1.0) if fewer is not None and more is not None else 1.0
-    return np.asarray(gain * few / many / isolated_gain)
+    return np.asarray(gain * few_workers / many_workers / isolated_gain)
 
 
 def _sample_seconds(curve: CurvePoints, ranks: int) -> Ensemble | None:
     """Return the seconds of a sample on one isolated worker, with the mini-batch that a worker has among `ranks`."""
-    predicted = curve.predicted.get(ranks)
-    isolated = predicted.isolated if predicted else None
-    if predicted is None or isolated is None:
+    predicted_point = curve.predicted.get(ranks)
+    isolated = predicted_point.isolated if predicted_point else None
+    if predicted_point is None or isolated is None:
         return None
-    return (isolated.forward + isolated.backward) / predicted.point.worker_batch
+    return (isolated.forward + isolated.backward) / predicted_point.point.worker_batch
 
 
 def control_rows(fitted: FittedStudy) -> list[dict[str, object]]:
@@ -183,41 +183,41 @@ def control_rows(fitted: FittedStudy) -> list[dict[str, object]]:
 
 def trusted_curves(fitted: FittedStudy) -> list[TrustedCurve]:
     """Return the trusted part of each curve whose ranks communicate."""
-    differing = [row for row in fitted.once(control_rows) if not row["agrees"]]
-    return [trusted(curve, differing, fitted.disturbed_keys) for curve in fitted.training_curves]
+    differing_rows = [row for row in fitted.once(control_rows) if not row["agrees"]]
+    return [trusted(curve, differing_rows, fitted.disturbed_keys) for curve in fitted.training_curves]
 
 
 # --- predictions from fewer workers ---------------------------------------------------------------
 
-CALIBRATED_ON = 2
+CALIBRATION_COUNTS = 2
 """Number of worker counts to calibrate on, unless nodes are given."""
 
 
 def validation(fitted: FittedStudy) -> list[dict[str, object]]:
     """Return the rows of the validation table: every point on more nodes than ``calibration_nodes``. If a study names
-    none, every point on more workers than the `CALIBRATED_ON` smallest counts."""
+    none, every point on more workers than the `CALIBRATION_COUNTS` smallest counts."""
     points, wanted = fitted.points, fitted.asked.calibration_nodes
     scaling = [one for one in points if one.point.scaling in SCALINGS]
     if not scaling:
         return []
-    fewest = sorted({one.point.ranks for one in scaling})[:CALIBRATED_ON]
+    fewest = sorted({one.point.ranks for one in scaling})[:CALIBRATION_COUNTS]
 
-    def calibrates(point: Point) -> bool:
+    def is_calibration_point(point: Point) -> bool:
         return point.nodes in wanted if wanted else point.ranks <= max(fewest)
 
-    def larger(point: Point) -> bool:
+    def is_tested(point: Point) -> bool:
         return bool(point.nodes > max(wanted) if wanted else point.ranks > max(fewest))
 
-    calibration = [one for one in points if calibrates(one.point)]
-    if not calibration or not any(larger(one.point) for one in scaling):
+    calibration = [one for one in points if is_calibration_point(one.point)]
+    if not calibration or not any(is_tested(one.point) for one in scaling):
         return []
     cells = fitted.reduced.training_cells.of([cell for one in calibration for cell in one.cells])
-    model = DagModel(fitted.cluster_of(cells, calibration))
+    model = DagModel(fitted.cluster_of_cells(cells, calibration))
     split_curves = [
         (seen, truth)
         for measured in model.points_of_curves(points)
-        if (seen := [one for one in measured if calibrates(one.point)])
-        and (truth := {one.point.ranks: one for one in measured if larger(one.point) and not one.composed})
+        if (seen := [one for one in measured if is_calibration_point(one.point)])
+        and (truth := {one.point.ranks: one for one in measured if is_tested(one.point) and not one.composed})
     ]
     curves = for_each(lambda parts: model.curve(parts[0], list(parts[1])), split_curves)
     errors = trust.errors(curves)
@@ -230,32 +230,32 @@ def _rows(
     curve: CurvePoints, measured_points: Mapping[int, Measured], calibration: str, errors: Mapping[str, float]
 ) -> Iterator[dict[str, object]]:
     for ranks, measured in measured_points.items():
-        predicted = curve.predicted.get(ranks)
-        if predicted is None:
+        model = curve.predicted.get(ranks)
+        if model is None:
             continue
-        seconds = trust.widened_seconds(predicted, errors)
+        seconds = trust.widened_seconds(model, errors)
         value, low, high = estimate(seconds)
         measured_seconds = float(measured.parts.iteration_time[0])
         if value > 0 and measured_seconds > 0:
             yield {
-                **predicted.point.labels("worker_batch"),
+                **model.point.labels("worker_batch"),
                 "calibration": calibration,
                 **columns("predicted", seconds),
                 **columns("measured", measured.parts.iteration_time),
                 "error": value / measured_seconds - 1,
-                "error_computing": _excess_seconds(predicted, measured, "forward", "backward") / measured_seconds,
-                "error_communication": _excess_seconds(predicted, measured, "exposed_communication") / measured_seconds,
+                "error_computing": _excess_seconds(model, measured, "forward", "backward") / measured_seconds,
+                "error_communication": _excess_seconds(model, measured, "exposed_communication") / measured_seconds,
                 "covered": low <= measured_seconds <= high,
                 "repeats": len(measured.cells),
-                "repeats_differ": _difference(measured.of_cells),
+                "repeats_differ": _repeat_difference(measured.of_cells),
             }
 
 
-def _excess_seconds(predicted: Predicted, measured: Measured, *parts: str) -> float:
-    return float(sum(getattr(predicted.parts, part)[0] - getattr(measured.parts, part)[0] for part in parts))
+def _excess_seconds(predicted_point: Predicted, measured: Measured, *parts: str) -> float:
+    return float(sum(getattr(predicted_point.parts, part)[0] - getattr(measured.parts, part)[0] for part in parts))
 
 
-def _difference(seconds: Sequence[float]) -> float:
+def _repeat_difference(seconds: Sequence[float]) -> float:
     """Return the mean of slower / faster - 1 over all pairs of positive times; NaN without a pair."""
     pairs = [max(pair) / min(pair) - 1 for pair in combinations([some for some in seconds if some > 0], 2)]
     return float(np.mean(pairs)) if pairs else float("nan")

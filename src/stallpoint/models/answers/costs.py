@@ -64,13 +64,13 @@ POWER, PRICE = "power", "price"
 """Ratings of hardware: power of a node, W, and price of a node-hour."""
 EPOCH = "epoch"
 DEADLINE, BUDGET = "cheapest for the deadline", "fastest for the budget"
-KNOWN = "known"
+KNOWN_BASIS = "known"
 """Basis of a choice among measured and predicted points."""
-RATED = "node_watts"
+RATED_POWER = "node_watts"
 """Source of a power that was not measured."""
 
 
-class Choosing(StrEnum):
+class ChoiceVerdict(StrEnum):
     """Whether one number of nodes is the best within a limit."""
 
     DECIDED = "decided"
@@ -88,8 +88,8 @@ class Cost:
     goal: str
     time: Ensemble
     """Time until the goal is reached, s."""
-    rated: Mapping[str, float | Ensemble]
-    energy_from: str = RATED
+    ratings: Mapping[str, float | Ensemble]
+    energy_from: str = RATED_POWER
     """Source of the power."""
 
     @property
@@ -100,12 +100,12 @@ class Cost:
     @property
     def energy(self) -> Ensemble:
         """Return the energy, kWh; NaN if the power of a node is unknown."""
-        return self.node_hours * self.rated.get(POWER, np.nan) / 1000
+        return self.node_hours * self.ratings.get(POWER, np.nan) / 1000
 
     @property
     def price(self) -> Ensemble:
         """Return the price; NaN if the price of a node-hour is unknown."""
-        return self.node_hours * self.rated.get(PRICE, np.nan)
+        return self.node_hours * self.ratings.get(PRICE, np.nan)
 
     @property
     def columns(self) -> dict[str, object]:
@@ -120,10 +120,10 @@ def costs(fitted: FittedStudy) -> list[Cost]:
 
 
 def _epoch_costs(fitted: FittedStudy) -> Iterator[Cost]:
-    predicted = chain.from_iterable(curve.predicted.values() for curve in fitted.training_curves)
-    points: list[Measured | Predicted] = [*fitted.points_by_curve, *predicted]
+    predicted_points = chain.from_iterable(curve.predicted.values() for curve in fitted.training_curves)
+    points: list[Measured | Predicted] = [*fitted.points_by_curve, *predicted_points]
     for at in points:
-        yield from _cost(fitted, at, EPOCH, fitted.asked.epoch_samples / at.point.global_batch)
+        yield from _costs_at(fitted, at, EPOCH, fitted.asked.epoch_samples / at.point.global_batch)
 
 
 def _target_costs(fitted: FittedStudy) -> Iterator[Cost]:
@@ -132,23 +132,23 @@ def _target_costs(fitted: FittedStudy) -> Iterator[Cost]:
         for ranks, needed in steps.items():
             for points in (curve.measured, curve.predicted):
                 if at := points.get(ranks):
-                    yield from _cost(fitted, at, goal, needed.at(at.point.global_batch))
+                    yield from _costs_at(fitted, at, goal, needed.at(at.point.global_batch))
 
 
-def _cost(fitted: FittedStudy, at: Measured | Predicted, goal: str, iterations: Ensemble | float) -> Iterator[Cost]:
+def _costs_at(fitted: FittedStudy, at: Measured | Predicted, goal: str, iterations: Ensemble | float) -> Iterator[Cost]:
     time = np.asarray(iterations * at.parts.iteration_time)
     if is_duration(time):
         basis: Basis = "measured" if isinstance(at, Measured) else "predicted"
-        rated = fitted.asked.rated.get(at.point.hardware, {})
-        measured, usual = fitted.once(_power)
+        ratings = fitted.asked.rated.get(at.point.hardware, {})
+        measured, usual = fitted.once(_study_power)
         power = measured.of(at.cells) if isinstance(at, Measured) else usual.get(at.point.hardware)
         if power:
-            yield Cost(at.point, basis, goal, time, {**rated, POWER: power.watts}, f"counters of {power.counted}")
+            yield Cost(at.point, basis, goal, time, {**ratings, POWER: power.watts}, f"counters of {power.counted}")
         else:
-            yield Cost(at.point, basis, goal, time, rated)
+            yield Cost(at.point, basis, goal, time, ratings)
 
 
-def _power(fitted: FittedStudy) -> tuple[MeasuredPower, dict[str, Power | None]]:
+def _study_power(fitted: FittedStudy) -> tuple[MeasuredPower, dict[str, Power | None]]:
     """Return the measured power of each point, and the mean power of training on several workers by hardware entry."""
     cells = [cell for at in fitted.communicating for cell in at.cells]
     measured = MeasuredPower(fitted.tidy[ENERGY.name], fitted.asked.seed)
@@ -178,7 +178,7 @@ def choices(
         times = epochs if goal == EPOCH else 1.0
         measured = {cost.point.ranks: cost for cost in curve if cost.basis == "measured"}
         known = {cost.point.ranks: cost for cost in curve} | measured
-        for basis, options in (("measured", measured), (KNOWN, known)):
+        for basis, options in (("measured", measured), (KNOWN_BASIS, known)):
             if len(options) > 1 and (basis == "measured" or len(known) > len(measured)):
                 yield from _choice_rows([options[n] for n in sorted(options)], basis, times, deadline, budget)
 
@@ -189,8 +189,8 @@ def _choice_rows(
     seconds = times * np.stack([cost.time for cost in options])
     prices = times * np.stack([cost.price for cost in options])
     # Without prices, costs are counted in node-hours.
-    expenses = times * np.stack([cost.node_hours for cost in options]) if np.isnan(prices).any() else prices
-    limits = ((DEADLINE, seconds, expenses, deadline), (BUDGET, prices, seconds, budget))
+    expenses_or_hours = times * np.stack([cost.node_hours for cost in options]) if np.isnan(prices).any() else prices
+    limits = ((DEADLINE, seconds, expenses_or_hours, deadline), (BUDGET, prices, seconds, budget))
     for question, limited, minimised, limit in limits:
         if limit is None or np.isnan(limited).any():
             continue
@@ -199,25 +199,25 @@ def _choice_rows(
         likely_options = likely(probabilities)
         no_option = best == len(options)
         at = options[min(best, len(options) - 1)]
-        decided = Choosing.NONE if no_option else Choosing.DECIDED
-        nans = np.full(seconds.shape[1], np.nan)
+        clear_verdict = ChoiceVerdict.NONE if no_option else ChoiceVerdict.DECIDED
+        unknown_values = np.full(seconds.shape[1], np.nan)
         yield {
             **{name: getattr(at.point, name) for name in SERIES},
             "goal": at.goal,
             "question": question,
             "limit": limit,
             "basis": basis,
-            "verdict": decided if len(likely_options) == 1 else Choosing.UNDECIDED,
+            "verdict": clear_verdict if len(likely_options) == 1 else ChoiceVerdict.UNDECIDED,
             "nodes": 0 if no_option else at.point.nodes,
             "ranks": 0 if no_option else at.point.ranks,
             "likely": ", ".join(str(options[n].point.ranks) if n < len(options) else "none" for n in likely_options),
             "probability": float(probabilities[best]),
             "energy_from": "" if no_option else at.columns["energy_from"],
             **columns_of({
-                "time": nans if no_option else seconds[best],
-                "node_hours": nans if no_option else times * at.node_hours,
-                "price": nans if no_option else prices[best],
-                "energy": nans if no_option else times * at.energy,
+                "time": unknown_values if no_option else seconds[best],
+                "node_hours": unknown_values if no_option else times * at.node_hours,
+                "price": unknown_values if no_option else prices[best],
+                "energy": unknown_values if no_option else times * at.energy,
             }),
         }  # fmt: skip
 
@@ -228,14 +228,14 @@ def _rows(found: Iterable[Cost]) -> list[dict[str, object]]:
     ]
 
 
-def _choices(fitted: FittedStudy) -> list[dict[str, object]]:
+def _study_choices(fitted: FittedStudy) -> list[dict[str, object]]:
     asked = fitted.asked
     deadline = None if asked.deadline_hours is None else 3600 * asked.deadline_hours
     return list(choices(fitted.once(costs), deadline, asked.budget, asked.training_epochs))
 
 
-_VISIT = ["cell", "hardware", "nodes", "repeat", "visit"]
-_WORDS = {"package": "processors", "dram": "memory", "GPU": "GPUs"}
+_VISIT_KEY = ["cell", "hardware", "nodes", "repeat", "visit"]
+_PART_WORDS = {"package": "processors", "dram": "memory", "GPU": "GPUs"}
 
 
 @dataclass(frozen=True)
@@ -255,9 +255,9 @@ class MeasuredPower:
     """
 
     def __init__(self, energy: pd.DataFrame, seed: int) -> None:
-        nodes = energy.drop_duplicates([*_VISIT, "kernel"]).groupby(_VISIT)["node_energy"].agg(_sum)
-        visits = energy.groupby(_VISIT).agg(
-            gpus=("gpu_energy", _sum), seconds=("seconds", "mean"), counted=("counted", "first")
+        nodes = energy.drop_duplicates([*_VISIT_KEY, "kernel"]).groupby(_VISIT_KEY)["node_energy"].agg(_strict_sum)
+        visits = energy.groupby(_VISIT_KEY).agg(
+            gpus=("gpu_energy", _strict_sum), seconds=("seconds", "mean"), counted=("counted", "first")
         )
         visits = visits.assign(joules=nodes + visits["gpus"]).reset_index()
         self._visits = visits.assign(watts=visits["joules"] / visits["seconds"] / visits["nodes"]).dropna(
@@ -272,38 +272,38 @@ class MeasuredPower:
         if not cells or any(cell not in self._of_cell for cell in cells):
             return None
         rows = self._visits.iloc[np.sort(np.concatenate([self._of_cell[cell] for cell in {*cells}]))]
-        return self._power(rows, visits_of(rows))
+        return self._mean_power(rows, visits_of(rows))
 
     def mean_of_hardware(self, hardware: str, cells: Collection[str]) -> Power | None:
         """Return the mean power of a hardware entry over `cells`; None if power was measured in none of them."""
         rows = self._visits[(self._visits["hardware"] == hardware) & self._visits["cell"].isin(list(cells))]
-        return self._power(rows, rows["cell"]) if len(rows) else None
+        return self._mean_power(rows, rows["cell"]) if len(rows) else None
 
     def _usual_scatter(self, hardware: str) -> Scatter:
         return scatter(self._visits[self._visits["hardware"] == hardware], ["cell"], "watts")
 
-    def _power(self, rows: pd.DataFrame, independent_by: pd.Series) -> Power:
-        """Return the mean power of a node over `rows`; rows that differ in `independent_by` are independent."""
-        usual = self._scatter(rows["hardware"].iloc[0])
+    def _mean_power(self, rows: pd.DataFrame, independent_units: pd.Series) -> Power:
+        """Return the mean power of a node over `rows`; rows with different `independent_units` are independent."""
+        usual_scatter = self._scatter(rows["hardware"].iloc[0])
         random_generator = generator(self._seed, "power", *sorted(rows["cell"].unique()))
         counted = rows["counted"].iloc[0]
-        words = ", ".join(word for name, word in _WORDS.items() if name in counted)
-        return Power(bootstrap(rows["watts"], independent_by, random_generator, np.mean, usual), words)
+        words = ", ".join(word for name, word in _PART_WORDS.items() if name in counted)
+        return Power(bootstrap(rows["watts"], independent_units, random_generator, np.mean, usual_scatter), words)
 
 
-def _sum(values: pd.Series) -> float:
+def _strict_sum(values: pd.Series) -> float:
     """Return the sum of `values`; NaN if one is unknown."""
     return float(values.sum(skipna=False))
 
 
 # --- failures and checkpoints ---------------------------------------------------------------------
 
-DAY = 86400
+DAY_SECONDS = 86400
 SPARES_SUFFICE = 0.99
 """Fraction of the time in which spare nodes have to be enough."""
 _NODES: Reals = 2.0 ** np.arange(0, 30, 1 / 16)
 """Numbers of nodes that `limit` tries."""
-_LEAST = 1e-300
+_LEAST_SHARE = 1e-300
 
 
 def young_interval(checkpoint: Reals | float, mtbf: Reals) -> Reals:
@@ -318,10 +318,10 @@ def daly_interval(checkpoint: Reals | float, mtbf: Reals) -> Reals:
     return np.where(duration_share < 1, interval, mtbf)
 
 
-def productive_share(mtbf: Reals, interval: Reals, checkpoint: Reals | float, restart: Reals | float) -> Reals:
+def productive_share(mtbf: Reals, interval: Reals, checkpoint: Reals | float, restart_seconds: Reals | float) -> Reals:
     """Return the expected productive share of a job's time, with a checkpoint every `interval` seconds (Daly 2006)."""
     with np.errstate(over="ignore"):
-        total_seconds = mtbf * np.exp(restart / mtbf) * np.expm1((interval + checkpoint) / mtbf)
+        total_seconds = mtbf * np.exp(restart_seconds / mtbf) * np.expm1((interval + checkpoint) / mtbf)
     return np.asarray(interval / total_seconds)
 
 
@@ -332,11 +332,11 @@ class Failures:
     per_node_day: Ensemble
     checkpoint: Ensemble
     """Time to write a checkpoint, s."""
-    restart: Ensemble
+    restart_seconds: Ensemble
     """Time from a failure until training continues from the last checkpoint, s."""
-    reload: Ensemble
+    reload_seconds: Ensemble
     """Time from a failure until training continues without the failed node, s; NaN if unknown."""
-    repair: float = np.nan
+    repair_seconds: float = np.nan
     """Time until a failed node is back, s; NaN where unknown."""
     measured: bool = False
     """Whether writing and reading a checkpoint was timed."""
@@ -352,27 +352,27 @@ class Failures:
         """
         measured = "checkpoint_seconds" not in entry
         timed = (timed if measured else None) or {}
-        writing = timed.get(CHECKPOINT_WRITE, np.full(1 + REPLICATES, entry.get("checkpoint_seconds", np.nan)))
-        reading = timed.get(CHECKPOINT_READ, np.zeros(1 + REPLICATES))
+        write_time = timed.get(CHECKPOINT_WRITE, np.full(1 + REPLICATES, entry.get("checkpoint_seconds", np.nan)))
+        read_time = timed.get(CHECKPOINT_READ, np.zeros(1 + REPLICATES))
         rate = np.full(1 + REPLICATES, entry["per_node_day"])
         if counted := entry.get("counted"):
             rate[1:] *= generator(seed, "failures", hardware).gamma(counted + 0.5, size=REPLICATES) / counted
         reload, repair = (entry.get(f"{name}_seconds", np.nan) for name in ("reload", "repair"))
-        return cls(rate, writing, entry["restart_seconds"] + reading, reload + reading, repair, measured)
+        return cls(rate, write_time, entry["restart_seconds"] + read_time, reload + read_time, repair, measured)
 
     def mtbf(self, nodes: Reals | int) -> Reals:
         """Return the mean time between failures of any of `nodes` nodes, s."""
-        return np.asarray(DAY / (self.per_node_day * nodes))
+        return np.asarray(DAY_SECONDS / (self.per_node_day * nodes))
 
     def share(self, nodes: int) -> Ensemble:
         """Return the productive share on `nodes`, with checkpoints at Daly's interval."""
-        return self._share(self.mtbf(nodes), self.restart)
+        return self._share(self.mtbf(nodes), self.restart_seconds)
 
     def elastic_share(self, nodes: int) -> Ensemble:
         """Return the productive share if training continues without failed nodes."""
-        return self._share(self.mtbf(nodes), self.reload) * np.maximum(1 - self._broken_share, 0.0)
+        return self._share(self.mtbf(nodes), self.reload_seconds) * np.maximum(1 - self._broken_share, 0.0)
 
-    def spares(self, nodes: int) -> int:
+    def spare_nodes(self, nodes: int) -> int:
         """Return the number of spare nodes that is enough in `SPARES_SUFFICE` of the time; 0 if repair is unknown."""
         mean = float(nodes * self._broken_share[0])
         if not np.isfinite(mean):
@@ -381,22 +381,23 @@ class Failures:
 
     def spare_share(self, nodes: int) -> Ensemble:
         """Return the productive share over all nodes, spares included, if spares replace failed nodes."""
-        return self._share(self.mtbf(nodes), self.reload) * (nodes / (nodes + self.spares(nodes)))
+        return self._share(self.mtbf(nodes), self.reload_seconds) * (nodes / (nodes + self.spare_nodes(nodes)))
 
     @property
     def _broken_share(self) -> Ensemble:
         """Mean share of nodes in repair."""
-        return self.per_node_day * self.repair / DAY
+        return self.per_node_day * self.repair_seconds / DAY_SECONDS
 
-    def _share(self, mtbf: Reals, restart: Ensemble) -> Reals:
-        write, again = (one.reshape(-1, *[1] * (mtbf.ndim - 1)) for one in (self.checkpoint, restart))
-        return np.maximum(productive_share(mtbf, daly_interval(write, mtbf), write, again), _LEAST)
+    def _share(self, mtbf: Reals, restart_seconds: Ensemble) -> Reals:
+        write, again = (one.reshape(-1, *[1] * (mtbf.ndim - 1)) for one in (self.checkpoint, restart_seconds))
+        return np.maximum(productive_share(mtbf, daly_interval(write, mtbf), write, again), _LEAST_SHARE)
 
     def limit(self, threshold: float) -> Ensemble:
         """Return the number of nodes from which failures alone make a doubling gain less than `threshold`."""
-        mtbf = DAY / (self.per_node_day[:, None] * _NODES)
-        pays = 2 * self._share(mtbf / 2, self.restart) / self._share(mtbf, self.restart) >= 1 + threshold
-        return np.where(pays.all(axis=1), np.inf, _NODES[pays.argmin(axis=1)])
+        mtbf = DAY_SECONDS / (self.per_node_day[:, None] * _NODES)
+        full, half = (self._share(mtbf / parts, self.restart_seconds) for parts in (1, 2))
+        is_gain = 2 * half / full >= 1 + threshold
+        return np.where(is_gain.all(axis=1), np.inf, _NODES[is_gain.argmin(axis=1)])
 
 
 def row(curve: CurvePoints, failures: Failures, threshold: float) -> dict[str, object]:
@@ -420,7 +421,7 @@ def row(curve: CurvePoints, failures: Failures, threshold: float) -> dict[str, o
             "elastic_share": failures.elastic_share(nodes),
             "spare_share": failures.spare_share(nodes),
         }),
-        "spares": failures.spares(nodes),
+        "spares": failures.spare_nodes(nodes),
         "checkpoint_from": "measured" if failures.measured else "given",
     }  # fmt: skip
 
@@ -458,6 +459,6 @@ def table(fitted: FittedStudy) -> Iterator[dict[str, object]]:
 
 QUESTIONS = (
     Question(COSTS, lambda fitted: _rows(fitted.once(costs))),
-    Question(CHOICES, _choices),
+    Question(CHOICES, _study_choices),
     Question(AVAILABILITY, table),
 )

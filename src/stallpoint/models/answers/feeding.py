@@ -39,7 +39,7 @@ from stallpoint.records.tables import BREAK_EVEN, FEEDING, SATURATION
 from stallpoint.study.kinds.train_kind import TrainCell
 from stallpoint.study.workers import counts, curves_of, placement_at
 
-BUSY = 0.9
+BUSY_SHARE = 0.9
 """Accelerator utilisation above which a worker counts as busy: table 1 of the rules requires this for ResNet-50."""
 
 
@@ -49,20 +49,20 @@ def feeding(fitted: FittedStudy) -> Iterator[dict[str, object]]:
     for curve in fitted.training_curves:
         readers_of_worker = readers[curve.points[curve.base].cells[0]]
         for placement in curve.known.counts:
-            point, predicted = curve.at(placement), curve.predicted.get(placement)
+            point, predicted_point = curve.at(placement), curve.predicted.get(placement)
             unknown = unknown_ensemble()
-            single_reader = readers_of_worker * predicted.reading if predicted else unknown
+            single_reader_seconds = readers_of_worker * predicted_point.reading if predicted_point else unknown
             busy_seconds = point.parts.iteration_time - point.parts.data_wait
-            held_out = curve.held_out.get(placement, predicted)
+            held_out_point = curve.held_out.get(placement, predicted_point)
             yield {
                 **point.point.labels("worker_batch"),
                 "basis": curve.basis(placement),
                 **columns("utilisation", utilisation(point.parts)),
-                **columns("predicted_utilisation", utilisation(held_out.parts) if held_out else unknown),
+                **columns("predicted_utilisation", utilisation(held_out_point.parts) if held_out_point else unknown),
                 "readers": readers_of_worker,
-                **columns("read_time", single_reader),
+                **columns("read_time", single_reader_seconds),
                 **columns("busy_time", busy_seconds),
-                **columns("readers_needed", single_reader / busy_seconds),
+                **columns("readers_needed", single_reader_seconds / busy_seconds),
             }
 
 
@@ -91,15 +91,15 @@ def saturation(fitted: FittedStudy) -> list[dict[str, object]]:
 
 
 def _saturation_rows(
-    reading: ConcurrentReads, nodes: Collection[int], threshold: float, available: int
+    reading: ConcurrentReads, nodes: Collection[int], threshold: float, max_nodes: int
 ) -> Iterator[dict[str, object]]:
     for per_node, placements in curves_of(reading.visits).items():
         measured = [n * workers for n, workers in placements]
-        visited_once = [n * workers for n, workers in placements if reading.visits[n, workers] < MIN_VISITS]
+        single_visits = [n * workers for n, workers in placements if reading.visits[n, workers] < MIN_VISITS]
         ranks = sorted({*counts(nodes, per_node), *measured})
         rates = {n: n / reading.slowdown(placement_at(n, per_node)) for n in ranks}
         stall = Stall.of({n: np.log(rate[1:]) for n, rate in rates.items()}, threshold)
-        verdict, verdict_ranks = (Verdict.UNDECIDED, 0) if visited_once else stall.verdict
+        verdict, verdict_ranks = (Verdict.UNDECIDED, 0) if single_visits else stall.verdict
         ends = (stall.columns[f"stall_ranks{end}"] for end in ("", "_low", "_high"))
         yield {
             "hardware": reading.hardware,
@@ -110,20 +110,20 @@ def _saturation_rows(
             "reached": stall.reached,
             "verdict": {Verdict.STALLS: "saturates", Verdict.SCALES: "keeps pace"}.get(verdict, verdict),
             "verdict_ranks": verdict_ranks,
-            "deciding": _deciding(verdict, visited_once or stall.crucial_counts, max(*measured, available * per_node)),
+            "deciding": _deciders(verdict, single_visits or stall.crucial_counts, max(*measured, max_nodes * per_node)),
             "largest_measured": max(measured),
             "largest_considered": max(ranks),
         }
 
 
-def _deciding(verdict: Verdict, ranks: Sequence[int], largest: int) -> str:
+def _deciders(verdict: Verdict, ranks: Sequence[int], largest: int) -> str:
     """Return in words which visits (to at most `largest` workers) or further counts would decide; empty if decided."""
     if verdict != Verdict.UNDECIDED:
         return ""
     here, beyond = [n for n in ranks if n <= largest], [n for n in ranks if n > largest]
     visits = [f"more visits to {', '.join(map(str, here))} workers"] if here else []
-    larger_entries = [f"a hardware entry of {beyond[0]} workers"] if beyond else []
-    return " and ".join(visits + larger_entries) or "a number of workers and its double"
+    larger_entry_words = [f"a hardware entry of {beyond[0]} workers"] if beyond else []
+    return " and ".join(visits + larger_entry_words) or "a number of workers and its double"
 
 
 class BreakEven(StrEnum):
@@ -170,14 +170,14 @@ def break_even(
         remedies_by_storage.setdefault(placement, []).append(_staging_remedy(placement, rows, seed))
     for placement, rows in groups(conversions, ["hardware", "storage"]):
         remedies_by_storage.setdefault(placement, []).append(_packing_remedy(rows))
-    same_training: dict[Point, list[Measured]] = {}
+    points_by_training: dict[Point, list[Measured]] = {}
     for one in points:
-        same_training.setdefault(replace(one.point, storage=""), []).append(one)
+        points_by_training.setdefault(replace(one.point, storage=""), []).append(one)
     return [
-        _break_even(remedy, after, before)
+        _break_even_row(remedy, after, before)
         for after in points
         if (remedies := remedies_by_storage.get((after.point.hardware, after.point.storage)))
-        for before in same_training[replace(after.point, storage="")]
+        for before in points_by_training[replace(after.point, storage="")]
         if after is not before
         for remedy in remedies
         if remedy.is_between(cells[before.cells[0]], cells[after.cells[0]])
@@ -197,7 +197,7 @@ def _packing_remedy(rows: pd.DataFrame) -> _Remedy:
     return _Remedy(PACKING, int(row["samples"]), np.full(1 + REPLICATES, float(row["seconds"])), str(row["source"]))
 
 
-def _break_even(remedy: _Remedy, measured: Measured, unchanged: Measured) -> dict[str, object]:
+def _break_even_row(remedy: _Remedy, measured: Measured, unchanged: Measured) -> dict[str, object]:
     iterations = remedy.samples / measured.point.global_batch
     after, before = (iterations * one.parts.data_wait for one in (measured, unchanged))
     gain = before - after

@@ -53,14 +53,14 @@ MEASURED, PREDICTED, UNKNOWN_BASIS = "measured", "predicted", "unknown"
 OUT_OF_MEMORY = "out of memory"
 """Text in the reason of a cell that ran out of memory."""
 
-_Key = tuple[str | int, ...]
+_RowKey = tuple[str | int, ...]
 """Values of `MEMORY_AXES`, and the memory."""
 
 
-class _Tried(NamedTuple):
-    ran: float
+class _TriedBatches(NamedTuple):
+    largest_trained: float
     """Largest trained b; NaN if none."""
-    failed: float
+    smallest_failed: float
     """Smallest larger b that ran out of memory; infinite if none."""
 
 
@@ -71,10 +71,10 @@ def largest_batch(memory: Iterable[Peaks], runs: pd.DataFrame, environments: pd.
     return [_largest_row(key, known.get(key), failed.get(key, []), least) for key in sorted({*known, *failed})]
 
 
-def _failed(runs: pd.DataFrame) -> Mapping[_Key, list[int]]:
+def _failed(runs: pd.DataFrame) -> Mapping[_RowKey, list[int]]:
     """Return each b that ran out of memory, by training and kind of memory."""
     reasons = dict(zip(runs["cell"], runs["reason"], strict=True))
-    found: dict[_Key, list[int]] = {}
+    found: dict[_RowKey, list[int]] = {}
     for path, cell in trained(runs[runs["reason"].str.contains(OUT_OF_MEMORY, regex=False)]).items():
         key = (*(getattr(cell, name) for name in MEMORY_AXES), _exhausted_memory(cell, reasons[path]))
         found.setdefault(key, []).append(cell.worker_batch)
@@ -86,37 +86,37 @@ def _exhausted_memory(cell: TrainCell, reason: str) -> str:
     return DEVICE if cell.device == "cuda" and "killed" not in reason else HOST
 
 
-def _largest_row(key: _Key, peaks: Peaks | None, failed: list[int], least_available: pd.DataFrame) -> dict[str, object]:
-    """Return the row of a training; `least_available` is the memory available in each cell, bytes."""
-    ran = float(max(peaks.batches)) if peaks else np.nan
+def _largest_row(key: _RowKey, peaks: Peaks | None, failed: list[int], least_free: pd.DataFrame) -> dict[str, object]:
+    """Return the row of a training; `least_free` is the memory available in each cell, bytes."""
+    largest_trained = float(max(peaks.batches)) if peaks else np.nan
     # A b that ran out of memory in one job, but trained in another, fits.
-    tried_batches = _Tried(ran, min((b for b in failed if not b <= ran), default=np.inf))
-    available = float(least_available[MEMORY_COLUMNS[str(key[-1])]].reindex(list(peaks.cells) if peaks else []).min())
+    tried_batches = _TriedBatches(largest_trained, min((b for b in failed if not b <= largest_trained), default=np.inf))
+    available_bytes = float(least_free[MEMORY_COLUMNS[str(key[-1])]].reindex(list(peaks.cells) if peaks else []).min())
     line = np.full((1 + REPLICATES, 2), np.nan) if peaks is None or peaks.line is None else peaks.line
     line_scatter = peaks.off if peaks else np.ones(1 + REPLICATES)
     with np.errstate(divide="ignore", invalid="ignore"):
-        by_line = np.floor((available / line_scatter - line[:, 0]) / line[:, 1])
-    basis, note = _basis(tried_batches, line, available)
+        batches_by_line = np.floor((available_bytes / line_scatter - line[:, 0]) / line[:, 1])
+    basis, note = _largest_basis(tried_batches, line, available_bytes)
     return {
         **dict(zip((*MEMORY_AXES, "memory"), key, strict=True)),
-        "available": available,
+        "available": available_bytes,
         **columns("fixed", line[:, 0]),
         **columns("slope", line[:, 1]),
-        "largest_measured": tried_batches.ran,
-        "smallest_failed": tried_batches.failed if np.isfinite(tried_batches.failed) else np.nan,
-        **_largest(tried_batches, basis, by_line),
+        "largest_measured": tried_batches.largest_trained,
+        "smallest_failed": tried_batches.smallest_failed if np.isfinite(tried_batches.smallest_failed) else np.nan,
+        **_largest_columns(tried_batches, basis, batches_by_line),
         "basis": basis,
         "note": note,
     }
 
 
-def _basis(tried_batches: _Tried, line: Ensemble, available: float) -> tuple[str, str]:
+def _largest_basis(tried_batches: _TriedBatches, line: Ensemble, available_bytes: float) -> tuple[str, str]:
     """Return the basis of the largest b (measured, predicted or unknown), and what is missing if unknown."""
-    if tried_batches.ran < tried_batches.failed < np.inf:
+    if tried_batches.largest_trained < tried_batches.smallest_failed < np.inf:
         return MEASURED, ""
-    if np.isnan(tried_batches.ran):
+    if np.isnan(tried_batches.largest_trained):
         return UNKNOWN_BASIS, "every b that was tried ran out of memory"
-    if np.isnan(available):
+    if np.isnan(available_bytes):
         return UNKNOWN_BASIS, "the memory that a worker may use was not recorded"
     if np.isnan(line).any():
         return UNKNOWN_BASIS, "one b was measured; two tell how memory grows with b"
@@ -125,13 +125,13 @@ def _basis(tried_batches: _Tried, line: Ensemble, available: float) -> tuple[str
     return PREDICTED, ""
 
 
-def _largest(tried_batches: _Tried, basis: str, by_line: Ensemble) -> dict[str, float]:
+def _largest_columns(tried_batches: _TriedBatches, basis: str, batches_by_line: Ensemble) -> dict[str, float]:
     if basis == UNKNOWN_BASIS:
-        return columns("largest_batch", by_line * np.nan)
-    if not np.isfinite(by_line).all():
-        low, high = tried_batches.ran, tried_batches.failed - 1
+        return columns("largest_batch", batches_by_line * np.nan)
+    low, high = tried_batches.largest_trained, tried_batches.smallest_failed - 1
+    if not np.isfinite(batches_by_line).all():
         return {"largest_batch": low, "largest_batch_low": low, "largest_batch_high": high}
-    return columns("largest_batch", np.clip(by_line, tried_batches.ran, tried_batches.failed - 1))
+    return columns("largest_batch", np.clip(batches_by_line, low, high))
 
 
 class Fits(StrEnum):
@@ -195,21 +195,21 @@ class MemoryModel:
 
     def held_out(self, point: Point) -> MemoryUse:
         """Predict the memory of a point from an isolated worker, even if the point was trained."""
-        return self._fit(point, lambda memory: [self._one_worker(point, memory)])
+        return self._fit(point, lambda memory: [self._from_one_worker(point, memory)])
 
     def __call__(self, point: Point, unchanged: Point) -> MemoryUse:
         """Predict the memory of `point` from the same training, else an isolated worker, else `unchanged` training."""
         return self._fit(
             point,
             lambda memory: [
-                self._trained(point, memory), self._one_worker(point, memory), self._trained(unchanged, memory),
+                self._trained(point, memory), self._from_one_worker(point, memory), self._trained(unchanged, memory),
             ],
         )  # fmt: skip
 
     def measured(self, cells: Sequence[str], memory: str) -> float:
         """Return the peak memory of `cells`, bytes, averaged over visits; NaN if none was measured."""
-        peaks = [self._of_visits[cell][f"{memory}_peak"] for cell in sorted({*cells}) if cell in self._of_visits]
-        return float(pd.concat(peaks).mean()) if peaks else np.nan
+        peak_rows = [self._of_visits[cell][f"{memory}_peak"] for cell in sorted({*cells}) if cell in self._of_visits]
+        return float(pd.concat(peak_rows).mean()) if peak_rows else np.nan
 
     def _fit(self, point: Point, bases: Callable[[str], Sequence[_MeasuredTraining | None]]) -> MemoryUse:
         found = ((memory, base) for memory in (DEVICE, HOST) for base in bases(memory) if base is not None)
@@ -218,11 +218,11 @@ class MemoryModel:
         if base is not None:
             layers, cuts = self._networks.get(point.network), self._cuts.get(point.network)
             peak = _peak(base, point, self._presets[point.sync], layers, cuts)
-        available = self._available(point.hardware, point.placement[1], memory)
-        tried_batches = self._tried.get((*self._training(point), memory), {})
-        return MemoryUse(memory, peak, available, _verdict(point.worker_batch, tried_batches, peak, available))
+        free_bytes = self._available(point.hardware, point.placement[1], memory)
+        tried_batches = self._tried.get((*self._training_key(point), memory), {})
+        return MemoryUse(memory, peak, free_bytes, _verdict(point.worker_batch, tried_batches, peak, free_bytes))
 
-    def _training(self, point: Point) -> tuple[str | int, ...]:
+    def _training_key(self, point: Point) -> tuple[str | int, ...]:
         """Return the point's values of `MEMORY_AXES`."""
         derived_values = {
             "workers_per_node": point.placement[1],
@@ -231,19 +231,19 @@ class MemoryModel:
         return tuple(derived_values[name] if name in derived_values else getattr(point, name) for name in MEMORY_AXES)
 
     def _trained(self, point: Point, memory: str) -> _MeasuredTraining | None:
-        known = self._peaks.get((*self._training(point), memory))
+        known = self._peaks.get((*self._training_key(point), memory))
         return _MeasuredTraining(known, self._presets[point.sync], point.placement) if known else None
 
-    def _one_worker(self, point: Point, memory: str) -> _MeasuredTraining | None:
+    def _from_one_worker(self, point: Point, memory: str) -> _MeasuredTraining | None:
         keys = ((point.network, point.hardware, prefetch, memory) for prefetch in (point.prefetch, 0))
         known = next((self._isolated[key] for key in keys if key in self._isolated), None)
         return _MeasuredTraining(known, None, (1, 1)) if known else None
 
     def _least_available(self, hardware: str, workers: int, memory: str) -> float:
         """Return the least memory available to a worker, bytes, if possible on nodes with as many `workers`."""
-        of_hardware = self._peak_memory[self._peak_memory["hardware"] == hardware]
-        same_workers = of_hardware[of_hardware["ranks"] // of_hardware["nodes"] == workers]
-        cells = (same_workers if len(same_workers) else of_hardware)["cell"]
+        hardware_rows = self._peak_memory[self._peak_memory["hardware"] == hardware]
+        same_worker_rows = hardware_rows[hardware_rows["ranks"] // hardware_rows["nodes"] == workers]
+        cells = (same_worker_rows if len(same_worker_rows) else hardware_rows)["cell"]
         return float(self._environments.loc[self._environments["cell"].isin(cells), MEMORY_COLUMNS[memory]].min())
 
 
@@ -263,26 +263,26 @@ def fits(curves: Iterable[CurvePoints], memory: MemoryModel) -> Iterator[dict[st
             }
 
 
-def _verdict(b: int, tried_batches: Mapping[str, object], peak: Ensemble, available: float) -> Fits:
+def _verdict(b: int, tried_batches: Mapping[str, object], peak: Ensemble, available_bytes: float) -> Fits:
     """Return whether mini-batch `b` fits: as training showed, else by the predicted peak and the available memory."""
     if tried_batches and b <= float(str(tried_batches["largest_measured"])):
         return Fits.YES
     if tried_batches and b >= float(str(tried_batches["smallest_failed"])):
         return Fits.NO
     _, low, high = estimate(peak)
-    if np.isnan([low, high, available]).any():
+    if np.isnan([low, high, available_bytes]).any():
         return Fits.UNKNOWN
-    return Fits.YES if high <= available else Fits.NO if low > available else Fits.UNDECIDED
+    return Fits.YES if high <= available_bytes else Fits.NO if low > available_bytes else Fits.UNDECIDED
 
 
 def _peak(base: _MeasuredTraining, point: Point, preset: Preset, layers: Layers | None, cuts: Cuts | None) -> Ensemble:
     """Return the peak memory of the point's most demanding worker, bytes."""
     same_training = base.preset == preset and base.placement == point.placement
-    checkpoints = bool(base.preset and base.preset.activation_checkpointing)
-    if not same_training and (layers is None or checkpoints != preset.activation_checkpointing):
+    is_checkpointing = bool(base.preset and base.preset.activation_checkpointing)
+    if not same_training and (layers is None or is_checkpointing != preset.activation_checkpointing):
         return unknown_ensemble()
-    base_parts = base.preset.strategy.kept(base.placement) if base.preset else 1.0
-    b = point.worker_batch * preset.strategy.kept(point.placement) / base_parts
+    base_kept_share = base.preset.strategy.kept(base.placement) if base.preset else 1.0
+    b = point.worker_batch * preset.strategy.kept(point.placement) / base_kept_share
     batches = base.peaks.batches
     peak = base.peaks.measured[:, batches.index(int(b))] if b in batches else predicted(base.peaks, b)
     if same_training or layers is None:
@@ -291,10 +291,10 @@ def _peak(base: _MeasuredTraining, point: Point, preset: Preset, layers: Layers 
     if now is None or had is None:
         return unknown_ensemble()
     parts = base.peaks.parts[0]
-    undivided = had[0] * (parts["weights"] + parts["gradients"]), had[1] * parts["optimiser"]
-    added = _added_bytes(preset, point.placement, now, undivided, layers, cuts, point.worker_batch)
-    base_added = _added_bytes(base.preset, base.placement, had, undivided, layers, cuts, b) if base.preset else 0.0
-    return np.asarray(peak + added - base_added)
+    undivided_bytes = had[0] * (parts["weights"] + parts["gradients"]), had[1] * parts["optimiser"]
+    added_bytes = _added_bytes(preset, point.placement, now, undivided_bytes, layers, cuts, point.worker_batch)
+    own_bytes = _added_bytes(base.preset, base.placement, had, undivided_bytes, layers, cuts, b) if base.preset else 0.0
+    return np.asarray(peak + added_bytes - own_bytes)
 
 
 def _shards(
@@ -310,17 +310,17 @@ def _added_bytes(
     preset: Preset,
     placement: Placement,
     divided: tuple[float, float],
-    undivided: tuple[float, float],
+    undivided_bytes: tuple[float, float],
     layers: Layers,
     cuts: Cuts | None,
     worker_batch: float,
 ) -> float:
-    """Return the bytes that messages add to a worker's memory, minus those that sharding saves of `undivided` bytes."""
+    """Return the bytes that messages add to a worker's memory, minus those that sharding saves of `undivided_bytes`."""
     if placement == (1, 1):
         return 0.0
-    saved = sum((1 - 1 / parts) * size for parts, size in zip(divided, undivided, strict=True))
+    saved_bytes = sum((1 - 1 / parts) * size for parts, size in zip(divided, undivided_bytes, strict=True))
     sizes = layers.gradient_bytes.tolist()
-    return preset.strategy.buffers(placement, layers.names, sizes, cuts, worker_batch) - saved
+    return preset.strategy.buffers(placement, layers.names, sizes, cuts, worker_batch) - saved_bytes
 
 
 def largest(fitted: FittedStudy) -> list[dict[str, object]]:

@@ -134,23 +134,23 @@ class FittedStudy:
         return found
 
     @cached_property
-    def reduced(self) -> _Reduced:
+    def reduced(self) -> _ReducedRecords:
         """Training records, reduced over ranks."""
-        return _reduced(self._parts, self.tidy["visits"], self.tidy["runs"])
+        return _reduced_records(self._parts, self.tidy["visits"], self.tidy["runs"])
 
     @cached_property
     def points(self) -> list[Measured]:
         """All training points; an iteration that was not measured is composed of layer times."""
-        return [self.placements.scattered(one) for one in self._points]
+        return [self.placements.widened_point(one) for one in self._points_before_widening]
 
     @cached_property
-    def _points(self) -> list[Measured]:
+    def _points_before_widening(self) -> list[Measured]:
         return measured(self.reduced.training_cells.steps, self.asked.seed, composed=composed(self.tidy["runs"]))
 
     @cached_property
     def placements(self) -> PlacementScatter:
         """Placements of training cells, and the scatter between placements."""
-        return PlacementScatter.of(self.tidy["environments"], self._points)
+        return PlacementScatter.of(self.tidy["environments"], self._points_before_widening)
 
     @cached_property
     def measured(self) -> list[Measured]:
@@ -171,11 +171,11 @@ class FittedStudy:
     def doubt_of_links(self, point: Point) -> str:
         """Return why predictions may not use a point's links (every visit was slow); empty if they may."""
         scheme = communication.scheme_of(point.hardware, self.presets[point.sync])
-        counts = listed([str(ranks) for ranks in self._slow_links.get(scheme[:3], [])])
+        counts = listed([str(ranks) for ranks in self._slow_link_counts.get(scheme[:3], [])])
         return f"the machine was slow in every visit to the messages on n = {counts}" if counts else ""
 
     @cached_property
-    def _slow_links(self) -> dict[tuple[str, ...], list[int]]:
+    def _slow_link_counts(self) -> dict[tuple[str, ...], list[int]]:
         """Worker counts at which every visit to collectives was slow, by hardware, backend and reduction."""
         rows = self.tidy["collectives"]
         kept_cells = self.slow_visits.loc[~self.slow_visits["excluded"], "cell"]
@@ -241,9 +241,9 @@ class FittedStudy:
     @cached_property
     def compute(self) -> Compute:
         """Layer times on one worker."""
-        return self._compute(self.reduced.training_cells)
+        return self._fit_compute(self.reduced.training_cells)
 
-    def _compute(self, cells: TrainingCells) -> Compute:
+    def _fit_compute(self, cells: TrainingCells) -> Compute:
         return Compute(
             cells, self.asked.seed, {hardware: library.kernel for hardware, library in self.libraries.items()}
         )
@@ -251,9 +251,9 @@ class FittedStudy:
     @cached_property
     def reading(self) -> data.TrainingData:
         """Times to read mini-batches."""
-        return self._reading(self.reduced.training_cells)
+        return self._fit_reading(self.reduced.training_cells)
 
-    def _reading(self, cells: TrainingCells) -> data.TrainingData:
+    def _fit_reading(self, cells: TrainingCells) -> data.TrainingData:
         return data.TrainingData(
             self.tidy["runs"], cells.steps, self.tidy["storage_reads"], self.asked.seed, self.asked.shared_links
         )
@@ -261,13 +261,13 @@ class FittedStudy:
     @cached_property
     def cluster(self) -> Cluster:
         """Cluster with costs fitted to all training cells."""
-        return self._cluster(self.reduced.training_cells, self.points, self.compute, self.reading)
+        return self._fit_cluster(self.reduced.training_cells, self.points, self.compute, self.reading)
 
-    def cluster_of(self, cells: TrainingCells, points: Sequence[Measured]) -> Cluster:
+    def cluster_of_cells(self, cells: TrainingCells, points: Sequence[Measured]) -> Cluster:
         """Return the cluster with costs fitted only to `cells`, which contain `points`."""
-        return self._cluster(cells, points, self._compute(cells), self._reading(cells))
+        return self._fit_cluster(cells, points, self._fit_compute(cells), self._fit_reading(cells))
 
-    def _cluster(
+    def _fit_cluster(
         self, cells: TrainingCells, points: Sequence[Measured], compute: Compute, reading: data.TrainingData
     ) -> Cluster:
         costs = Cluster(
@@ -315,7 +315,7 @@ class FittedStudy:
         return self.once(_noise_scales)(steps)
 
 
-class _Reduced(NamedTuple):
+class _ReducedRecords(NamedTuple):
     training_cells: TrainingCells
     """Without disturbed iterations."""
     disturbed: pd.DataFrame
@@ -330,18 +330,18 @@ class _Reduced(NamedTuple):
     """One complete iteration of each cell that represents a run."""
 
 
-def _reduced(parts: Iterable[Mapping[str, Any]], visits: pd.DataFrame, runs: pd.DataFrame) -> _Reduced:
+def _reduced_records(parts: Iterable[Mapping[str, Any]], visits: pd.DataFrame, runs: pd.DataFrame) -> _ReducedRecords:
     """Return the reduced records of all `parts` of the tables in `COLUMNS`; other tables are complete."""
     visits = disturbances.with_sentinel(visits)
     cells_to_show = cells_of_runs(runs)
     # Cells with several passes per mini-batch record sums over passes, not isolated layer times.
-    several_passes = frozenset(path for path, cell in trained(runs).items() if not preset_from(cell.preset).one_pass)
+    multi_pass_cells = frozenset(path for path, cell in trained(runs).items() if not preset_from(cell.preset).one_pass)
     server_presets = frozenset(name for name, preset in presets(runs).items() if preset.strategy.answered_separately)
-    reduced, found, intervened, counts, kept, shown = zip(
-        *(_part(part, visits, cells_to_show, several_passes, server_presets) for part in parts), strict=True
+    reduced_parts, found, intervened, counts, kept, shown = zip(
+        *(_reduced_part(part, visits, cells_to_show, multi_pass_cells, server_presets) for part in parts), strict=True
     )
-    return _Reduced(
-        joined(reduced),
+    return _ReducedRecords(
+        joined(reduced_parts),
         pd.concat(found),
         pd.concat(intervened),
         pd.concat(counts),
@@ -350,37 +350,37 @@ def _reduced(parts: Iterable[Mapping[str, Any]], visits: pd.DataFrame, runs: pd.
     )
 
 
-def _part(
+def _reduced_part(
     part: Mapping[str, Any],
     visits: pd.DataFrame,
     cells_to_show: frozenset[str],
-    several_passes: frozenset[str],
+    multi_pass_cells: frozenset[str],
     server_presets: frozenset[str],
-) -> _Reduced:
+) -> _ReducedRecords:
     iterations, intervened = (typed(table, part[table.name]) for table in COLUMNS if table not in PART_KEYS)
-    of_cells = [rows for rows in (iterations, intervened) if len(rows)] or [iterations]
-    found = disturbances.table(pd.concat(of_cells), visits)
-    good, without_part = (disturbances.without(rows, found) for rows in (iterations, intervened))
-    shown = {one.ranks["cell"].iloc[0]: one for one in median_iterations(cells_to_show, good)}
+    cell_rows = [rows for rows in (iterations, intervened) if len(rows)] or [iterations]
+    found = disturbances.table(pd.concat(cell_rows), visits)
+    undisturbed_rows, kept_rows = (disturbances.without(rows, found) for rows in (iterations, intervened))
+    median_by_cell = {one.ranks["cell"].iloc[0]: one for one in median_iterations(cells_to_show, undisturbed_rows)}
 
     def layers() -> Iterator[pd.DataFrame]:
         for piece in part[LAYERS.name]:
             rows = disturbances.without(piece, found)
-            for cell, own in groups(rows[rows["cell"].isin(list(shown))], "cell"):
-                shown[cell].add(own)
+            for cell, own in groups(rows[rows["cell"].isin(list(median_by_cell))], "cell"):
+                median_by_cell[cell].add(own)
             yield rows
 
-    cells = reduced_cells(good, layers(), server_presets)
-    no_rows = LAYERS.schema.empty_table().to_pandas()
-    without_part = with_mean_communication(without_part, server_presets)
-    steps = [step_rows(rows, no_rows).assign(intervention=name) for name, rows in groups(without_part, "intervention")]
-    return _Reduced(
-        replace(cells, isolated={name: cell for name, cell in cells.isolated.items() if name not in several_passes}),
+    cells = reduced_cells(undisturbed_rows, layers(), server_presets)
+    no_layers = LAYERS.schema.empty_table().to_pandas()
+    kept_rows = with_mean_communication(kept_rows, server_presets)
+    steps = [step_rows(rows, no_layers).assign(intervention=name) for name, rows in groups(kept_rows, "intervention")]
+    return _ReducedRecords(
+        replace(cells, isolated={name: cell for name, cell in cells.isolated.items() if name not in multi_pass_cells}),
         found,
-        pd.concat(steps) if steps else without_part.iloc[:0],
+        pd.concat(steps) if steps else kept_rows.iloc[:0],
         disturbances.counts(iterations, found),
         disturbances.mostly_disturbed(iterations, found),
-        list(shown.values()),
+        list(median_by_cell.values()),
     )
 
 
@@ -415,14 +415,14 @@ class MedianIteration:
 
 def cells_of_runs(runs: pd.DataFrame) -> frozenset[str]:
     """Return the cells, all repeats, at the largest worker count of each run; none with composed iterations."""
-    runs_of: dict[tuple[object, ...], dict[tuple[object, ...], list[str]]] = {}
+    cells_by_run: dict[tuple[object, ...], dict[tuple[object, ...], list[str]]] = {}
     parts = composed(runs)
     for path, cell in trained(runs[runs["status"] == "ok"]).items():
         if cell.ranks > 1 and cell.sync != NONE and path not in parts:
             run = tuple(getattr(cell, name) for name in MEDIAN_RUN)
             order = (-cell.ranks, *(getattr(cell, name) for name in SERIES))
-            runs_of.setdefault(run, {}).setdefault(order, []).append(path)
-    return frozenset(path for places in runs_of.values() for path in places[min(places)])
+            cells_by_run.setdefault(run, {}).setdefault(order, []).append(path)
+    return frozenset(path for places in cells_by_run.values() for path in places[min(places)])
 
 
 def median_iterations(cells: frozenset[str], iterations: pd.DataFrame) -> list[MedianIteration]:

@@ -32,9 +32,9 @@ from stallpoint.study.kinds.train_kind import TrainCell
 
 STEP_ERROR = 0.07
 """Prior relative model error per doubling: Shi et al. (2018, section V-D) report 4.6 to 9.4 %."""
-DRAWS = 20
+DRAWS_PER_REPLICATE = 20
 """Model errors drawn for each bootstrap replicate."""
-STRATA = 20
+GROUP_COUNT = 20
 """Groups of samples with similar measurements."""
 MIN_NARROWING = 0.02
 """Relative narrowing below which it is sampling noise and counts as none."""
@@ -61,13 +61,12 @@ class CandidateCell:
     nodes: int
     ranks: int
     worker_batch: int
-    measures: Reals
+    log_times: Reals
     """Logarithm of the measured time, [samples], without noise."""
-    hours: float
-    """Node-hours."""
+    node_hours: float
 
 
-def width(values: Reals) -> float:
+def interval_width(values: Reals) -> float:
     """Return the length of the 90 % interval of a normal variable with the scatter of `values`.
 
     The distance between quantiles of `values` would jump, since a curve may never stall.
@@ -76,11 +75,11 @@ def width(values: Reals) -> float:
 
 
 def expected_width(values: Reals, measurement: Reals) -> float:
-    """Return the expected `width` of `values` once `measurement` is known; both have an entry for each sample.
+    """Return the expected `interval_width` of `values` once `measurement` is known; both have an entry for each sample.
 
-    The remaining variance is the residual of a linear fit within each of `STRATA` groups of similar measurements.
+    The remaining variance is the residual of linear fits within `GROUP_COUNT` groups of similar measurements.
     """
-    order, starts = np.argsort(measurement, kind="stable"), np.arange(STRATA) * len(values) // STRATA
+    order, starts = np.argsort(measurement, kind="stable"), np.arange(GROUP_COUNT) * len(values) // GROUP_COUNT
     sizes = np.diff(starts, append=len(values))
 
     def means(of: Reals) -> Reals:
@@ -88,42 +87,42 @@ def expected_width(values: Reals, measurement: Reals) -> float:
 
     value, by = (of[order] - np.repeat(means(of[order]), sizes) for of in (values, measurement))
     scatter = means(by * by)
-    explained = np.divide(means(value * by) ** 2, scatter, out=np.zeros(STRATA), where=scatter > 0)
-    return NORMAL_INTERVAL * float(np.sqrt(np.mean(means(value * value) - explained)))
+    explained_variances = np.divide(means(value * by) ** 2, scatter, out=np.zeros(GROUP_COUNT), where=scatter > 0)
+    return NORMAL_INTERVAL * float(np.sqrt(np.mean(means(value * value) - explained_variances)))
 
 
-def stall_position(ranks: Sequence[int], speeds: Reals, threshold: float) -> Reals:
+def stall_position(ranks: Sequence[int], log_rates: Reals, threshold: float) -> Reals:
     """Return log2 of the worker count at which doubling first gains less than `threshold`, [samples].
 
-    `speeds` is the logarithm of the throughput, [samples, len(ranks)]. Gains are interpolated linearly in log2 n, so
+    `log_rates` is the logarithm of the throughput, [samples, len(ranks)]. Gains are interpolated linearly in log2 n, so
     that a sample may stall between two counts. If every doubling gains enough, the result is for the largest count.
     """
     counts = list(ranks)
     doubled = [n for n in counts if 2 * n in counts]
-    found = np.full(len(speeds), np.log2(counts[-1]))
+    stall_positions = np.full(len(log_rates), np.log2(counts[-1]))
     for n in reversed(doubled):
-        over = speeds[:, counts.index(2 * n)] - speeds[:, counts.index(n)] - np.log1p(threshold)
-        placement = np.full(len(speeds), np.log2(n))
+        excess_gain = log_rates[:, counts.index(2 * n)] - log_rates[:, counts.index(n)] - np.log1p(threshold)
+        placement = np.full(len(log_rates), np.log2(n))
         if n % 2 == 0 and n // 2 in doubled:
-            before = speeds[:, counts.index(n)] - speeds[:, counts.index(n // 2)] - np.log1p(threshold)
+            before = log_rates[:, counts.index(n)] - log_rates[:, counts.index(n // 2)] - np.log1p(threshold)
             with np.errstate(divide="ignore", invalid="ignore"):
-                part = np.where(before > 0, before / (before - over), 0.0)
+                part = np.where(before > 0, before / (before - excess_gain), 0.0)
             placement = np.log2(n // 2) + part
-        found = np.where(over < 0, placement, found)
-    return found
+        stall_positions = np.where(excess_gain < 0, placement, stall_positions)
+    return stall_positions
 
 
-def walk_covariance(positions: Reals, fixed: Sequence[int]) -> Reals:
-    """Return the covariance of a random walk at `positions`, given that it is 0 at the indices `fixed`.
+def walk_covariance(positions: Reals, fixed_indices: Sequence[int]) -> Reals:
+    """Return the covariance of a random walk at `positions`, given that it is 0 at the `fixed_indices`.
 
-    The walk has unit variance. It starts at the first of `fixed`, in both directions (two-sided Brownian motion).
+    The walk has unit variance. It starts at the first of these, in both directions (two-sided Brownian motion).
     """
-    first, *others = fixed
+    first, *others = fixed_indices
     offsets = positions - positions[first]
-    walk = (np.abs(offsets)[:, None] + np.abs(offsets)[None, :] - np.abs(offsets[:, None] - offsets[None, :])) / 2
-    across = walk[:, others]
-    conditioned: Reals = walk - across @ np.linalg.solve(walk[np.ix_(others, others)], across.T)
-    return conditioned
+    covariance = (np.abs(offsets)[:, None] + np.abs(offsets)[None, :] - np.abs(offsets[:, None] - offsets[None, :])) / 2
+    cross_terms = covariance[:, others]
+    posterior: Reals = covariance - cross_terms @ np.linalg.solve(covariance[np.ix_(others, others)], cross_terms.T)
+    return posterior
 
 
 def table(fitted: FittedStudy) -> list[dict[str, object]]:
@@ -131,7 +130,7 @@ def table(fitted: FittedStudy) -> list[dict[str, object]]:
     asked = fitted.asked
     inputs = CandidateInputs(fitted.once(jobs), fitted.links, fitted.presets, asked.available)
     # Predictions are taken without the model's error: `draw` adds it to the samples, as further cells would narrow it.
-    curves = [curve.uncorrected for curve in fitted.training_curves if curve.measured]
+    curves = [curve.uncorrected_curve for curve in fitted.training_curves if curve.measured]
     return rows_of_each(lambda curve: _rows(curve, inputs, asked.threshold, asked.seed), curves)
 
 
@@ -143,13 +142,13 @@ def _rows(curve: CurvePoints, inputs: CandidateInputs, threshold: float, seed: i
         return
     batches = np.log([curve.at(ranks).point.global_batch for ranks in samples.ranks])
     positions = stall_position(samples.ranks, batches - samples.seconds, threshold)
-    now = width(positions)
+    now = interval_width(positions)
     found = []
     for candidate in _candidates(curve, samples, inputs):
         noise = samples.noise * random.standard_normal(len(positions))
-        narrowing = now - expected_width(positions, candidate.measures + noise)
+        narrowing = now - expected_width(positions, candidate.log_times + noise)
         found.append((candidate, narrowing if narrowing > MIN_NARROWING * now else 0.0))
-    found.sort(key=lambda entry: (-entry[1] / entry[0].hours, entry[0].hours))
+    found.sort(key=lambda entry: (-entry[1] / entry[0].node_hours, entry[0].node_hours))
     for rank, (candidate, narrowing) in enumerate(found, start=1):
         yield {
             **base.labels(),
@@ -160,8 +159,8 @@ def _rows(curve: CurvePoints, inputs: CandidateInputs, threshold: float, seed: i
             "width": now,
             "expected_width": now - narrowing,
             "narrowing": narrowing,
-            "node_hours": candidate.hours,
-            "narrowing_per_node_hour": narrowing / candidate.hours,
+            "node_hours": candidate.node_hours,
+            "narrowing_per_node_hour": narrowing / candidate.node_hours,
             "rank_in_curve": rank,
         }
 
@@ -173,11 +172,11 @@ def _candidates(curve: CurvePoints, samples: CurveSamples, inputs: CandidateInpu
     preset = inputs.presets[base.sync]
     scheme = scheme_of(base.hardware, preset)
     found = [
-        *_training(curve, samples, inputs.jobs, max_nodes),
-        *_collectives(curve, samples, inputs.jobs, max_nodes, scheme, inputs.fits.get(scheme)),
-        *_compute(curve, samples, inputs.jobs),
+        *_training_cells(curve, samples, inputs.jobs, max_nodes),
+        *_collectives_cells(curve, samples, inputs.jobs, max_nodes, scheme, inputs.fits.get(scheme)),
+        *_compute_cells(curve, samples, inputs.jobs),
     ]
-    return [candidate for candidate in found if candidate.hours > 0]
+    return [candidate for candidate in found if candidate.node_hours > 0]
 
 
 def draw(curve: CurvePoints, random: np.random.Generator) -> CurveSamples | None:
@@ -189,25 +188,25 @@ def draw(curve: CurvePoints, random: np.random.Generator) -> CurveSamples | None
     positions = np.log2(ranks)
     errors = {n: _log_error(curve, n) for n in (ranks[index] for index in measured)}
     usual = np.array([_expected_log_time(curve, n, errors) for n in ranks]).T
-    replicates = np.repeat(np.arange(1, len(usual)), DRAWS)
+    replicates = np.repeat(np.arange(1, len(usual)), DRAWS_PER_REPLICATE)
     walk = random.multivariate_normal(np.zeros(len(ranks)), walk_covariance(positions, measured), len(replicates))
     return CurveSamples(ranks, usual[replicates] + step_error(errors) * walk, replicates, _job_noise(curve))
 
 
 def _log_error(curve: CurvePoints, ranks: int) -> Reals:
     """Return the logarithm of measured over predicted iteration time, [1 + REPLICATES]."""
-    predicted = curve.held_out[ranks].parts.iteration_time
+    predicted_seconds = curve.held_out[ranks].parts.iteration_time
     with np.errstate(divide="ignore", invalid="ignore"):
-        return np.asarray(np.log(curve.measured[ranks].parts.iteration_time / predicted))
+        return np.asarray(np.log(curve.measured[ranks].parts.iteration_time / predicted_seconds))
 
 
 def _expected_log_time(curve: CurvePoints, ranks: int, errors: Mapping[int, Reals]) -> Reals:
     """Return the logarithm of the iteration time; a prediction is corrected by the nearest measured count's error."""
     seconds = np.log(curve.at(ranks).parts.iteration_time)
-    compared = [n for n, error in errors.items() if np.isfinite(error).all()]
-    if curve.basis(ranks) == "measured" or not compared:
+    comparable_counts = [n for n, error in errors.items() if np.isfinite(error).all()]
+    if curve.basis(ranks) == "measured" or not comparable_counts:
         return np.asarray(seconds)
-    return np.asarray(seconds + errors[min(compared, key=lambda n: abs(np.log2(n / ranks)))])
+    return np.asarray(seconds + errors[min(comparable_counts, key=lambda n: abs(np.log2(n / ranks)))])
 
 
 def step_error(errors: Mapping[int, Reals]) -> float:
@@ -223,19 +222,19 @@ def step_error(errors: Mapping[int, Reals]) -> float:
 
 def _job_noise(curve: CurvePoints) -> float:
     """Return the standard deviation of one job's log time, from the scatter of medians over several jobs."""
-    spreads = [
+    job_deviations = [
         float(np.log(measured.parts.iteration_time[1:]).std() * np.sqrt(len(measured.cells)))
         for ranks, measured in curve.measured.items()
         if ranks in curve.known.rates
     ]
-    return float(np.median(spreads))
+    return float(np.median(job_deviations))
 
 
 @dataclass(frozen=True)
 class Jobs:
     """Durations of the study's jobs, and the cells that failed."""
 
-    train: Mapping[str, tuple[TrainCell, float]]
+    training: Mapping[str, tuple[TrainCell, float]]
     """Cell and duration [s] by path."""
     collectives: Mapping[tuple[str, str], float]
     """Median duration [s] by hardware and backend."""
@@ -257,7 +256,7 @@ class CandidateInputs:
 def jobs(fitted: FittedStudy) -> Jobs:
     """Return the durations of a study's jobs, and the cells that failed."""
     runs = fitted.tidy["runs"]
-    train: dict[str, tuple[TrainCell, float]] = {}
+    training: dict[str, tuple[TrainCell, float]] = {}
     collectives: dict[tuple[str, str], list[float]] = {}
     failed: set[tuple[str | int, ...]] = set()
     for path, status, duration, settings in runs[["cell", "status", "duration", "settings"]].to_numpy():
@@ -268,11 +267,11 @@ def jobs(fitted: FittedStudy) -> Jobs:
             names = PLACELESS_AXES if isinstance(cell, TrainCell) else ("hardware", "backend", "reduction")
             failed.add((*(getattr(cell, name, "") for name in names), *cell.placement))
         elif isinstance(cell, TrainCell):
-            train[path] = cell, float(duration)
+            training[path] = cell, float(duration)
         elif isinstance(cell, CollectivesCell):
             collectives.setdefault((cell.hardware, cell.backend), []).append(float(duration))
     medians = {key: float(np.median(seconds)) for key, seconds in collectives.items()}
-    return Jobs(train, medians, frozenset(failed))
+    return Jobs(training, medians, frozenset(failed))
 
 
 def train_seconds(curve: CurvePoints, jobs: Jobs, iteration: float) -> float:
@@ -280,24 +279,24 @@ def train_seconds(curve: CurvePoints, jobs: Jobs, iteration: float) -> float:
     found = [
         (cell.iterations + cell.warmup, duration, float(measured.parts.iteration_time[0]))
         for measured in curve.measured.values()
-        for cell, duration in (jobs.train[name] for name in measured.cells if name in jobs.train)
+        for cell, duration in (jobs.training[name] for name in measured.cells if name in jobs.training)
     ]
     count = max((count for count, _, _ in found), default=1)
-    around = [max(0.0, duration - count * seconds) for count, duration, seconds in found]
-    return float(np.median(around or [0.0])) + count * iteration
+    overheads = [max(0.0, duration - count * seconds) for count, duration, seconds in found]
+    return float(np.median(overheads or [0.0])) + count * iteration
 
 
-def _training(curve: CurvePoints, samples: CurveSamples, jobs: Jobs, max_nodes: int) -> Iterator[CandidateCell]:
+def _training_cells(curve: CurvePoints, samples: CurveSamples, jobs: Jobs, max_nodes: int) -> Iterator[CandidateCell]:
     """Yield a training cell at each worker count; at a measured count it is a further repeat."""
     for index, ranks in enumerate(samples.ranks):
         point = curve.at(ranks).point
         if point.nodes <= max_nodes and (*point.without_placement, *point.placement) not in jobs.failed:
             seconds = train_seconds(curve, jobs, float(np.exp(np.median(samples.seconds[:, index]))))
-            hours = point.nodes * seconds / 3600
-            yield CandidateCell("train", point.nodes, ranks, point.worker_batch, samples.seconds[:, index], hours)
+            node_hours = point.nodes * seconds / 3600
+            yield CandidateCell("train", point.nodes, ranks, point.worker_batch, samples.seconds[:, index], node_hours)
 
 
-def _collectives(
+def _collectives_cells(
     curve: CurvePoints, samples: CurveSamples, jobs: Jobs, max_nodes: int, scheme: Scheme, fit: Communication | None
 ) -> Iterator[CandidateCell]:
     """Yield collectives cells for placements whose messages are known only from a fit over several placements."""
@@ -311,25 +310,25 @@ def _collectives(
             continue
         seconds = predicted.parts.communication
         if (seconds > 0).all():
-            hours = nodes * jobs.collectives[hardware, backend] / 3600
-            measures = np.log(seconds)[samples.replicates]
-            yield CandidateCell("collectives", nodes, ranks, 0, measures, hours)
+            node_hours = nodes * jobs.collectives[hardware, backend] / 3600
+            log_times = np.log(seconds)[samples.replicates]
+            yield CandidateCell("collectives", nodes, ranks, 0, log_times, node_hours)
 
 
-def _compute(curve: CurvePoints, samples: CurveSamples, jobs: Jobs) -> Iterator[CandidateCell]:
+def _compute_cells(curve: CurvePoints, samples: CurveSamples, jobs: Jobs) -> Iterator[CandidateCell]:
     """Yield compute cells, on one isolated worker, at every b whose times were interpolated or extrapolated."""
-    seen = set()
+    seen_batches = set()
     for ranks in samples.ranks:
-        predicted = curve.predicted.get(ranks)
-        if predicted is None or predicted.point.worker_batch in seen:
+        predicted_point = curve.predicted.get(ranks)
+        if predicted_point is None or predicted_point.point.worker_batch in seen_batches:
             continue
-        seconds = predicted.parts.forward + predicted.parts.backward
-        if "measured" not in predicted.compute_source and (seconds > 0).all():
-            seen.add(predicted.point.worker_batch)
-            isolated = float((seconds + predicted.parts.update)[0])
-            hours = train_seconds(curve, jobs, isolated) / 3600
-            measures = np.log(seconds)[samples.replicates]
-            yield CandidateCell("compute", 1, 1, predicted.point.worker_batch, measures, hours)
+        seconds = predicted_point.parts.forward + predicted_point.parts.backward
+        if "measured" not in predicted_point.compute_source and (seconds > 0).all():
+            seen_batches.add(predicted_point.point.worker_batch)
+            isolated = float((seconds + predicted_point.parts.update)[0])
+            node_hours = train_seconds(curve, jobs, isolated) / 3600
+            log_times = np.log(seconds)[samples.replicates]
+            yield CandidateCell("compute", 1, 1, predicted_point.point.worker_batch, log_times, node_hours)
 
 
 QUESTIONS = (Question(NEXT_CELLS, table),)

@@ -2,7 +2,7 @@
 
 A remedy is a scenario of `what_if` at the largest measured worker count. Its gain is the ratio of throughputs if the
 change saves the predicted time; the interval includes the model's error at that count. All settings are raised by the
-same factor, `RAISED`, so that remedies are comparable.
+same factor, `RAISE`, so that remedies are comparable.
 
 *What if*: every scenario of a study for every curve.
 """
@@ -37,7 +37,7 @@ from stallpoint.models.answers.fitted import FittedStudy, Question
 from stallpoint.models.answers.next_cells import Jobs, jobs, train_seconds
 from stallpoint.models.iteration.cluster import Cluster
 from stallpoint.models.iteration.curve_points import CurvePoints
-from stallpoint.models.iteration.scenarios import CHANGED_BY_FACTOR, RAISED, Scenario, Variant, changed_point, predict
+from stallpoint.models.iteration.scenarios import CHANGED_BY_FACTOR, RAISE, Scenario, Variant, changed_point, predict
 from stallpoint.models.terms.communication import scheme_of
 from stallpoint.records.tables import REMEDIES, WHAT_IF
 from stallpoint.strategies.families.pipeline_family import PipelineOptions
@@ -53,9 +53,9 @@ UNKNOWN_ADDING = "a copies cell would say what adding gradients takes"
 UNKNOWN_ROUNDING = "the cell would say what rounding takes"
 TRAINS_OTHERWISE = (LOSSY, LARGER)
 """Side effects that change the trained result; named with the remedy."""
-CELL_LIMITS = "; the cell says what it can gain at most"
+CELL_LIMIT = "; the cell says what it can gain at most"
 _DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
-_ONE_LINE = 2**31 - 1
+_LINE_WIDTH = 2**31 - 1
 """Width of a line of YAML, the largest that libyaml takes."""
 SCRIPT_PLACEHOLDERS = {
     "mini-batch": "", "workers per node": "", "node": "",
@@ -82,13 +82,13 @@ class Remedy:
     """What the remedy changes; answers name the best remedy of each kind."""
     words: str
     scenario: Scenario
-    also: str = ""
+    note: str = ""
     """Side effect or requirement."""
     upper_bound: bool = False
     """Whether the prediction is an upper bound: the changed part is assumed to cost nothing afterwards."""
     unmeasured: str = ""
     """Unmeasured cost of the change itself: the gain is an upper bound, and may be a loss."""
-    defines: Mapping[str, Any] | None = None
+    entries: Mapping[str, Any] | None = None
     """Presets or storages to add to the study, by section."""
     settings: Mapping[str, Any] | None = None
     """Settings of the confirming cell, in addition to its axes."""
@@ -118,12 +118,12 @@ class _SharedInputs(NamedTuple):
     """Result of `_storages`."""
 
 
-def _remedies(study: _SharedInputs, point: Point, cell: TrainCell) -> Iterator[Remedy]:
+def _remedies_at(study: _SharedInputs, point: Point, cell: TrainCell) -> Iterator[Remedy]:
     """Yield every remedy at a point of the curve that begins with `cell`."""
     if point.ranks > 1:
         yield from _preset_remedies(study, point)
         yield from _cluster_remedies(study.cluster.preset(point), point.ranks)
-    yield Remedy("mini-batch", f"{RAISED} × the mini-batch", Scenario(batch=RAISED), LARGER)
+    yield Remedy("mini-batch", f"{RAISE} × the mini-batch", Scenario(batch=RAISE), LARGER)
     yield Remedy(
         "launches", "fewer kernels to start (torch.compile, CUDA graphs)", Scenario(launches=0.0), upper_bound=True,
         runs=False,
@@ -137,24 +137,24 @@ def _remedies(study: _SharedInputs, point: Point, cell: TrainCell) -> Iterator[R
 def _preset_remedies(study: _SharedInputs, point: Point) -> Iterator[Remedy]:
     """Yield other presets with measured collectives, and variants of the point's preset."""
     presets, links = study.cluster.presets, study.cluster.communication
-    seen = [presets[point.sync]]
+    seen_presets = [presets[point.sync]]
     for name, preset in presets.items():
-        measured = all(scheme_of(point.hardware, preset, operation) in links for operation in preset.operations)
+        is_measured = all(scheme_of(point.hardware, preset, operation) in links for operation in preset.operations)
         # Asynchronous presets are no remedy: they change the result. Only training shows the time to make factors.
-        known = preset.communicates and preset.synchronous and measured
+        is_known = preset.communicates and preset.synchronous and is_measured
         if preset.factored:
-            known = known and study.cluster.effects(replace(point, sync=name), False).factors is not None
-        divides = preset.strategy.divides(point.placement, study.cluster.cuts.get(point.network))
-        if name not in study.variants and known and divides and preset not in seen:
-            seen.append(preset)
-            also = "" if preset.lossless else LOSSY
-            yield Remedy("preset", f"preset {name}", Scenario(sync=name), also)
+            is_known = is_known and study.cluster.effects(replace(point, sync=name), False).factors is not None
+        is_divisible = preset.strategy.divides(point.placement, study.cluster.cuts.get(point.network))
+        if name not in study.variants and is_known and is_divisible and preset not in seen_presets:
+            seen_presets.append(preset)
+            note = "" if preset.lossless else LOSSY
+            yield Remedy("preset", f"preset {name}", Scenario(sync=name), note)
     for name, variant in study.variants.items():
-        if variant.like == point.sync and _divides(variant, point.global_batch):
+        if variant.like == point.sync and _splits_evenly(variant, point.global_batch):
             yield _variant_remedy(name, variant, known=point.hardware in study.cluster.memory_rates)
 
 
-def _divides(variant: Variant, batch: int) -> bool:
+def _splits_evenly(variant: Variant, batch: int) -> bool:
     own = variant.preset.own
     return not isinstance(own, PipelineOptions) or batch % own.micro_batches == 0
 
@@ -162,47 +162,47 @@ def _divides(variant: Variant, batch: int) -> bool:
 def _variant_remedy(name: str, variant: Variant, *, known: bool) -> Remedy:
     """Return the remedy of a variant; `known` is whether the rate of adding gradients was measured."""
     changes, scenario = variant.changes, Scenario(sync=name)
-    defines = {"presets": {name: {"like": variant.like, **changes}}}
+    entries = {"presets": {name: {"like": variant.like, **changes}}}
     if "accumulate" in changes:
         return Remedy(
             "accumulation", f"{variant.preset.accumulate} mini-batches between two updates",
-            replace(scenario, batch=RAISED), LARGER, unmeasured="" if known else UNKNOWN_ADDING, defines=defines,
+            replace(scenario, batch=RAISE), LARGER, unmeasured="" if known else UNKNOWN_ADDING, entries=entries,
         )  # fmt: skip
     if "micro_batches" in changes:
-        return Remedy("micro-batches", f"{changes['micro_batches']} micro-batches", scenario, defines=defines)
+        return Remedy("micro-batches", f"{changes['micro_batches']} micro-batches", scenario, entries=entries)
     if "gradient_bits" in changes:
         words = "gradients sent in 16 bits"
-        return Remedy("gradients", words, scenario, LOSSY, unmeasured=UNKNOWN_ROUNDING, defines=defines)
-    return Remedy("bucket size", f"messages of {changes['fusion_bytes'] / 2**20:g} MiB", scenario, defines=defines)
+        return Remedy("gradients", words, scenario, LOSSY, unmeasured=UNKNOWN_ROUNDING, entries=entries)
+    return Remedy("bucket size", f"messages of {changes['fusion_bytes'] / 2**20:g} MiB", scenario, entries=entries)
 
 
 def _cluster_remedies(preset: Preset, ranks: int) -> Iterator[Remedy]:
     """Yield faster links and the removal of a lagging node; a cell without communication bounds the gain of links."""
-    nothing = [name for name in (EMPTY_MESSAGES, NO_COMMUNICATION) if possible(name, preset, ranks)]
-    settings = {"interventions": nothing[:1]} if nothing else None
+    silent_interventions = [name for name in (EMPTY_MESSAGES, NO_COMMUNICATION) if possible(name, preset, ranks)]
+    settings = {"interventions": silent_interventions[:1]} if silent_interventions else None
     for words, scenario in (
         (f"links with {FASTER_LINK:g} × the bandwidth", Scenario(bandwidth=FASTER_LINK)),
         (f"links with 1/{FASTER_LINK:g} of the latency", Scenario(latency=1 / FASTER_LINK)),
     ):
-        also = f"other hardware{CELL_LIMITS}"
-        yield Remedy("link", words, scenario, also, settings=settings, runs=settings is not None)
-    also = "leave the slow node out in the profile, then measure the cell again (-R train)"
-    yield Remedy("node", "no node that lags behind the others", Scenario(straggling=0.0), also)
+        note = f"other hardware{CELL_LIMIT}"
+        yield Remedy("link", words, scenario, note, settings=settings, runs=settings is not None)
+    note = "leave the slow node out in the profile, then measure the cell again (-R train)"
+    yield Remedy("node", "no node that lags behind the others", Scenario(straggling=0.0), note)
 
 
-def _confirmed(remedy: Remedy, cell: TrainCell) -> Remedy:
+def _confirmable(remedy: Remedy, cell: TrainCell) -> Remedy:
     """Return the remedy, but without its confirming cell if a study cannot apply it to a user's script."""
     if not isinstance(cell, CommandCell):
         return remedy
     runs = remedy.runs and remedy.kind in SCRIPT_PLACEHOLDERS and SCRIPT_PLACEHOLDERS[remedy.kind] in cell.run
-    return replace(remedy, runs=runs, also=remedy.also if runs else remedy.also.removesuffix(CELL_LIMITS))
+    return replace(remedy, runs=runs, note=remedy.note if runs else remedy.note.removesuffix(CELL_LIMIT))
 
 
 def _data_remedies(point: Point, cell: TrainCell, storages: Iterable[str]) -> Iterator[Remedy]:
     if point.prefetch and isinstance(cell, CommandCell):
         pass  # a script's number of readers is unknown, and cannot be raised
     elif point.prefetch:
-        readers = cell.readers * RAISED
+        readers = cell.readers * RAISE
         yield Remedy(
             "readers", f"{readers} readers for each worker instead of {cell.readers}", Scenario(readers=readers),
             "as many more cores", upper_bound=point.nodes > 1, settings={"readers": readers},
@@ -222,7 +222,7 @@ def _data_remedies(point: Point, cell: TrainCell, storages: Iterable[str]) -> It
         entry = {"path": cell.storage_path, "format": cell.storage_format, "stage": True}
         yield Remedy(
             "staging", "a copy of the data on each node", Scenario(staged=True), "the time to copy, see break_even",
-            defines={"storage": {name: entry}}, settings={"storage": name},
+            entries={"storage": {name: entry}}, settings={"storage": name},
         )  # fmt: skip
 
 
@@ -250,46 +250,46 @@ def _rows(study: _SharedInputs, curve: CurvePoints) -> list[dict[str, object]]:
     if max_ranks not in before or cell is None:
         return []
     few = replace(curve, points={n: curve.points[n] for n in (curve.base, max_ranks)})
-    found = [_confirmed(remedy, cell) for remedy in _remedies(study, here, cell)]
+    found = [_confirmable(remedy, cell) for remedy in _remedies_at(study, here, cell)]
     rows = [_row(study, few, here, remedy, before[max_ranks], cell) for remedy in found]
-    ranking = [str(verdict) for verdict in RemedyVerdict]
-    rows.sort(key=lambda row: (ranking.index(str(row["verdict"])), -np.nan_to_num(float(str(row["gain"])))))
+    verdict_order = [str(verdict) for verdict in RemedyVerdict]
+    rows.sort(key=lambda row: (verdict_order.index(str(row["verdict"])), -np.nan_to_num(float(str(row["gain"])))))
     return [row | {"rank_in_curve": rank} for rank, row in enumerate(rows, start=1)]
 
 
 def _row(
     study: _SharedInputs, curve: CurvePoints, here: Point, remedy: Remedy, before: Ensemble, cell: TrainCell
 ) -> dict[str, object]:
-    point, gain, seconds = _predicted(study.cluster, curve, here, remedy.scenario, before)
+    point, gain, seconds = _predicted_change(study.cluster, curve, here, remedy.scenario, before)
     fit = study.memory(point, here)
     hours = point.nodes * train_seconds(curve, study.jobs, seconds) / 3600
     return {
         **here.labels(),
         "remedy": remedy.words,
         "changes": remedy.kind,
-        "also": "; ".join(filter(None, (remedy.also, remedy.unmeasured))),
+        "also": "; ".join(filter(None, (remedy.note, remedy.unmeasured))),
         **columns("gain", gain),
         "upper_bound": remedy.upper_bound or bool(remedy.unmeasured),
         **columns("memory", fit.peak),
         "fits": fit.fits,
-        "verdict": RemedyVerdict.TOO_LARGE if fit.fits == Fits.NO else _verdict(gain, surely=not remedy.unmeasured),
+        "verdict": RemedyVerdict.TOO_LARGE if fit.fits == Fits.NO else _verdict(gain, remedy.unmeasured),
         "cell": cell_in_yaml(point, remedy, cell.workers_per_node) if remedy.runs else "",
         "node_hours": hours if remedy.runs else np.nan,
     }
 
 
-def _predicted(
+def _predicted_change(
     cluster: Cluster, curve: CurvePoints, here: Point, scenario: Scenario, before: Ensemble
 ) -> tuple[Point, Ensemble, float]:
     """Return the changed point, its throughput over `before`, and its iteration time, s; NaN where unknown."""
     ranks = here.nodes * (scenario.workers_per_node or here.placement[1])
     unknown = unknown_ensemble()
-    found = predict(cluster, curve, scenario, [here.nodes], only=ranks)
+    found = predict(cluster, curve, scenario, [here.nodes], only_ranks=ranks)
     if found is None or ranks not in found.predicted:
         return changed_point(here, replace(scenario, workers_per_node=None)) or here, unknown, np.nan
-    there = found.predicted[ranks]
+    prediction = found.predicted[ranks]
     rate = found.model.rates.get(ranks, unknown)
-    return there.point, over_measured(curve, here.ranks, rate / before), float(there.parts.iteration_time[0])
+    return prediction.point, over_measured(curve, here.ranks, rate / before), float(prediction.parts.iteration_time[0])
 
 
 def over_measured(curve: CurvePoints, ranks: int, gain: Ensemble) -> Ensemble:
@@ -300,19 +300,19 @@ def over_measured(curve: CurvePoints, ranks: int, gain: Ensemble) -> Ensemble:
     error = curve.errors.get(ranks)
     if error is None:
         return np.asarray(gain)
-    modelled = np.exp(-np.maximum(error, 0.0))
-    drawn = generator(0, "remedies", *curve.origin.series, ranks).standard_normal(REPLICATES)
-    return np.asarray(np.exp(curve.error(ranks) * np.append(0.0, drawn)) / (1 - modelled * (1 - 1 / gain)))
+    modelled_share = np.exp(-np.maximum(error, 0.0))
+    normals = generator(0, "remedies", *curve.origin.series, ranks).standard_normal(REPLICATES)
+    return np.asarray(np.exp(curve.error(ranks) * np.append(0.0, normals)) / (1 - modelled_share * (1 - 1 / gain)))
 
 
-def _verdict(gain: Ensemble, *, surely: bool = True) -> RemedyVerdict:
-    """Return the verdict on a gain; `surely` is false if the change has costs that the gain does not include."""
+def _verdict(gain: Ensemble, unmeasured_cost: str = "") -> RemedyVerdict:
+    """Return the verdict on a gain; with an `unmeasured_cost` of the change, it never surely helps."""
     _, low, high = estimate(gain)
     if np.isnan(low):
         return RemedyVerdict.UNKNOWN
     if high <= 1 + SAME_WITHIN:
         return RemedyVerdict.NO_GAIN
-    return RemedyVerdict.HELPS if surely and low > 1 + SAME_WITHIN else RemedyVerdict.UNDECIDED
+    return RemedyVerdict.HELPS if not unmeasured_cost and low > 1 + SAME_WITHIN else RemedyVerdict.UNDECIDED
 
 
 def cell_in_yaml(point: Point, remedy: Remedy, workers: int) -> str:
@@ -320,7 +320,7 @@ def cell_in_yaml(point: Point, remedy: Remedy, workers: int) -> str:
 
     `workers` is the number of workers per node in the hardware entry.
     """
-    axes = {
+    cell_axes = {
         "network": point.network,
         "hardware": point.hardware,
         "nodes": point.nodes,
@@ -332,14 +332,14 @@ def cell_in_yaml(point: Point, remedy: Remedy, workers: int) -> str:
         "prefetch": point.prefetch,
     }
     lines = []
-    for section, entries in (remedy.defines or {}).items():
+    for section, entries in (remedy.entries or {}).items():
         lines += [f"{section}:", *(f"  {name}: {_yaml_line(entry)}" for name, entry in entries.items())]
-    return "\n".join([*lines, "include:", f"  - {_yaml_line(axes | dict(remedy.settings or {}))}"])
+    return "\n".join([*lines, "include:", f"  - {_yaml_line(cell_axes | dict(remedy.settings or {}))}"])
 
 
 def _yaml_line(values: Mapping[str, object]) -> str:
     """Return the values in YAML's flow style, in one line."""
-    return yaml.dump(dict(values), Dumper=_DUMPER, default_flow_style=True, sort_keys=False, width=_ONE_LINE).strip()
+    return yaml.dump(dict(values), Dumper=_DUMPER, default_flow_style=True, sort_keys=False, width=_LINE_WIDTH).strip()
 
 
 _TRAINING_CHANGES = ("batch", "prefetch", "storage", "workers_per_node", "sync")
@@ -355,37 +355,37 @@ def what_if(fitted: FittedStudy) -> list[dict[str, object]]:
     scenarios = fitted.asked.scenarios
     if len(scenarios) < 2:
         return []
-    trusted = [curve for curve in fitted.training_curves if not curve.withheld]
-    return [row for curve in trusted for scenario in scenarios for row in _scenario_rows(fitted, curve, scenario)]
+    shown_curves = [curve for curve in fitted.training_curves if not curve.withheld]
+    return [row for curve in shown_curves for scenario in scenarios for row in _scenario_rows(fitted, curve, scenario)]
 
 
 def _scenario_rows(fitted: FittedStudy, curve: CurvePoints, scenario: Scenario) -> Iterator[dict[str, object]]:
     measured, before = curve.origin, curve.model.rates
-    no_changes = {name: getattr(Scenario(), name) for name in _TRAINING_CHANGES}
-    only_training = replace(scenario, **no_changes) == Scenario()
-    if scenario != Scenario() and only_training and changed_point(measured, scenario) == measured:
+    unchanged_settings = {name: getattr(Scenario(), name) for name in _TRAINING_CHANGES}
+    changes_training_only = replace(scenario, **unchanged_settings) == Scenario()
+    if scenario != Scenario() and changes_training_only and changed_point(measured, scenario) == measured:
         return  # the scenario changes nothing on this curve
-    predicted = predict(fitted.cluster, curve, scenario, fitted.asked.nodes)
-    if predicted is None:
+    prediction = predict(fitted.cluster, curve, scenario, fitted.asked.nodes)
+    if prediction is None:
         yield _scenario_row(measured, measured, scenario) | {
             "note": "its mini-batch is no whole number for every worker"
         }
         return
-    after = predicted.model.rates
+    after = prediction.model.rates
     # A preset whose collectives were not measured is predicted on one worker only.
     if curve.base not in before or curve.base not in after or len(after) < 2:
-        point = predicted.points[curve.base].point
+        point = prediction.points[curve.base].point
         yield _scenario_row(measured, point, scenario) | {"note": "a part of the model was not measured for it"}
         return
     stall = Curve(after, threshold=fitted.asked.threshold).stall
     for n, rate in sorted(after.items()):
         quantities = {
-            **columns("iteration", predicted.predicted[n].parts.iteration_time),
+            **columns("iteration", prediction.predicted[n].parts.iteration_time),
             **columns("speedup", rate / before[curve.base]),
             **(columns("gain", rate / before[n]) if n in before else {}),
             **stall.columns,
         }
-        yield _scenario_row(measured, predicted.predicted[n].point, scenario) | quantities | {"reached": stall.reached}
+        yield _scenario_row(measured, prediction.predicted[n].point, scenario) | quantities | {"reached": stall.reached}
 
 
 def _scenario_row(measured: Point, point: Point, scenario: Scenario) -> dict[str, object]:

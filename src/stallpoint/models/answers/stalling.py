@@ -56,14 +56,14 @@ def crossing(ranks: Sequence[int], ratio: Reals) -> Reals:
     return unknown
 
 
-def cost_efficient_ranks(ranks: Sequence[int], efficiencies: Reals, least: float) -> Reals:
-    """Return the largest of `ranks` up to which every efficiency [..., len(ranks)] is at least `least`.
+def cost_efficient_ranks(ranks: Sequence[int], efficiencies: Reals, least_efficiency: float) -> Reals:
+    """Return the largest of `ranks` up to which every efficiency [..., len(ranks)] is at least `least_efficiency`.
 
     The smallest worker count always qualifies, as its efficiency is 1.
     """
-    enough = np.logical_and.accumulate(np.asarray(efficiencies) >= least, axis=-1)
-    largest: Reals = np.asarray(ranks, dtype=np.float64)[np.maximum(enough.sum(-1) - 1, 0)]
-    return largest
+    is_efficient = np.logical_and.accumulate(np.asarray(efficiencies) >= least_efficiency, axis=-1)
+    largest_efficient: Reals = np.asarray(ranks, dtype=np.float64)[np.maximum(is_efficient.sum(-1) - 1, 0)]
+    return largest_efficient
 
 
 def tables(
@@ -87,12 +87,12 @@ def tables(
     for curve, doubt, mistrusted in curves:
         known, measured = (replace(one, threshold=threshold) for one in (curve.known, curve.seen))
         verdict = _verdict_columns(curve, measured, durations, withheld=mistrusted)
-        placed = PLACED_ONCE_WORDS[placements_shown] if measured.is_placed_once else ""
+        placement_words = PLACED_ONCE_WORDS[placements_shown] if measured.is_placed_once else ""
         rows.append(
             {
                 **_row(curve, known.stall, efficiency, doubt),
                 **verdict,
-                "placed": placed,
+                "placed": placement_words,
                 "one_machine": _one_machine(curve, machines),
             }
         )
@@ -108,7 +108,7 @@ def _one_machine(curve: CurvePoints, machines: Mapping[Any, int]) -> bool:
     )
 
 
-def _labels(curve: CurvePoints) -> dict[str, object]:
+def _curve_labels(curve: CurvePoints) -> dict[str, object]:
     point = curve.origin
     return {name: getattr(point, name) for name in SERIES}
 
@@ -116,29 +116,29 @@ def _labels(curve: CurvePoints) -> dict[str, object]:
 def _probabilities(curve: CurvePoints, of: str, stall: Stall) -> Iterator[dict[str, object]]:
     if len(stall.probabilities) > 1:
         for ranks, probability in stall.probabilities.items():
-            stalls = ranks != stall.largest
+            is_stall = ranks != stall.largest
             nodes, _ = placement_at(ranks, curve.per_node)
             where = {"nodes": nodes, "ranks": ranks}
-            yield {**_labels(curve), **where, "basis": of, "stalls": stalls, "probability": probability}
+            yield {**_curve_labels(curve), **where, "basis": of, "stalls": is_stall, "probability": probability}
 
 
 def _row(curve: CurvePoints, stall: Stall, efficiency: float, doubt: str) -> dict[str, object]:
     """Return the row of a curve with the `stall` over all known counts, without the columns of `_verdict_columns`."""
     known, unknown = curve.known.counts, unknown_ensemble()
-    compared = len(known) > 1
+    is_comparable = len(known) > 1
     # Basis and cause of a stall are those of the next larger known count; without a stall, those of the largest count.
-    decisive = min((n for n in known if n > stall.ranks), default=stall.largest)
+    ranks = min((n for n in known if n > stall.ranks), default=stall.largest)
     return {
-        **_labels(curve),
-        **(stall.columns if compared else columns("stall_ranks", unknown)),
+        **_curve_labels(curve),
+        **(stall.columns if is_comparable else columns("stall_ranks", unknown)),
         "reached": stall.reached,
-        "basis": curve.basis(decisive) if compared else "measured",
+        "basis": curve.basis(ranks) if is_comparable else "measured",
         **_crossing_columns(curve, known),
-        **columns("cost_efficient_ranks", _cost_efficient(curve, known, efficiency) if known else unknown),
+        **columns("cost_efficient_ranks", _cost_efficient_count(curve, known, efficiency) if known else unknown),
         **columns("best_speedup", np.asarray(_speedups(curve, known).max(-1)) if known else unknown),
         "largest_measured": max(curve.measured, default=0),
         "largest_considered": max(known, default=curve.base),
-        "dominant_cause": dominant_cause(curve, decisive) if decisive > curve.base else LossVerdict.NOT_DISTINGUISHABLE,
+        "dominant_cause": dominant_cause(curve, ranks) if ranks > curve.base else LossVerdict.NOT_DISTINGUISHABLE,
         "withheld": curve.withheld,
         "note": _note(curve, known) or doubt,
     }
@@ -152,9 +152,9 @@ def _verdict_columns(
     speedup = curve.speedup(best, "measured") if measured.counts else unknown_ensemble()
     deciding, after = np.nan, next((n for n in measured.counts if n > ranks), 0)
     if state == Verdict.UNDECIDED and ranks and after and not withheld and not (measured.one_step or measured.is_short):
-        spent = sum(durations.get(cell, np.nan) for n in (ranks, after) for cell in curve.measured[n].cells)
+        spent_seconds = sum(durations.get(cell, np.nan) for n in (ranks, after) for cell in curve.measured[n].cells)
         gain = np.log(measured.rates[after] / measured.rates[ranks])[1:] / np.log2(after / ranks)
-        deciding = spent * (deciding_visits(gain, measured.threshold) - 1)
+        deciding = spent_seconds * (deciding_visits(gain, measured.threshold) - 1)
     return {
         "verdict": Verdict.WITHHELD if withheld else state,
         "verdict_ranks": ranks,
@@ -185,9 +185,9 @@ def _speedups(curve: CurvePoints, known: Iterable[int]) -> Reals:
     return np.stack([curve.speedup(ranks, curve.basis(ranks)) for ranks in known], axis=-1)
 
 
-def _cost_efficient(curve: CurvePoints, known: Sequence[int], efficiency: float) -> Ensemble:
-    ideal = np.array(known) / curve.base
-    return cost_efficient_ranks(known, _speedups(curve, known) / ideal, efficiency)
+def _cost_efficient_count(curve: CurvePoints, known: Sequence[int], efficiency: float) -> Ensemble:
+    ideal_speedups = np.array(known) / curve.base
+    return cost_efficient_ranks(known, _speedups(curve, known) / ideal_speedups, efficiency)
 
 
 def communication_ratio(point: Measured | Predicted) -> Ensemble:
@@ -200,21 +200,21 @@ def _crossing_columns(curve: CurvePoints, known: Sequence[int]) -> dict[str, flo
     """Return the columns of the count at which communication reaches compute, and of the last count before it."""
     if not known:
         return {**columns("crossing_ranks", unknown_ensemble()), "crossing_after": np.nan}
-    found = crossing(known, np.stack([communication_ratio(curve.at(ranks)) for ranks in known], axis=-1))
-    below = [ranks for ranks in known if ranks < found[0]]
-    return {**columns("crossing_ranks", found), "crossing_after": float(max(below, default=np.nan))}
+    crossing_counts = crossing(known, np.stack([communication_ratio(curve.at(ranks)) for ranks in known], axis=-1))
+    smaller_counts = [ranks for ranks in known if ranks < crossing_counts[0]]
+    return {**columns("crossing_ranks", crossing_counts), "crossing_after": float(max(smaller_counts, default=np.nan))}
 
 
-def _stalls(fitted: FittedStudy) -> tuple[list[dict[str, object]], list[dict[str, object]]]:
+def _study_tables(fitted: FittedStudy) -> tuple[list[dict[str, object]], list[dict[str, object]]]:
     return tables(
         fitted.once(trusted_curves), fitted.asked.threshold, fitted.asked.efficiency,
         fitted.tidy["runs"].set_index("cell")["duration"].to_dict(),
         fitted.tidy["environments"].groupby("cell")["node"].nunique().to_dict(),
-        placements_shown=fitted.placements.shown,
+        placements_shown=fitted.placements.is_estimated,
     )  # fmt: skip
 
 
 QUESTIONS = (
-    Question(STALLING, lambda fitted: fitted.once(_stalls)[0]),
-    Question(STALL_PROBABILITIES, lambda fitted: fitted.once(_stalls)[1]),
+    Question(STALLING, lambda fitted: fitted.once(_study_tables)[0]),
+    Question(STALL_PROBABILITIES, lambda fitted: fitted.once(_study_tables)[1]),
 )

@@ -37,7 +37,7 @@ from stallpoint.models.iteration.curve_points import CurvePoints, Predicted
 from stallpoint.records.tables import ACCURACY_STALLING, TARGET_STALLING, TARGET_TIMES, TIME_TO_ACCURACY
 from stallpoint.strategies.presets import Preset
 
-_STEPS_OF = {"steps_storage": "storage", "steps_sync": "sync", "recipe": "recipe", "target": "target"}
+_STEPS_COLUMNS = {"steps_storage": "storage", "steps_sync": "sync", "recipe": "recipe", "target": "target"}
 """Columns that identify the training of the steps, and their names in `TO_TARGET`."""
 
 
@@ -97,48 +97,48 @@ def _curve_with_steps(
     return CurveSteps(curve, steps_of_preset[0].training, known)
 
 
-def _times(pair: CurveSteps) -> Iterator[dict[str, object]]:
-    curve, base = pair.curve, pair.at(pair.curve.base)
-    for ranks, steps in sorted(pair.steps.items()):
+def _times(curve_steps: CurveSteps) -> Iterator[dict[str, object]]:
+    curve, base = curve_steps.curve, curve_steps.at(curve_steps.curve.base)
+    for ranks, steps in sorted(curve_steps.steps.items()):
         one = curve.at(ranks)
         batch = one.point.global_batch
         needed, seconds = steps.at(batch), one.parts.iteration_time
-        throughput = curve.speedup(ranks, curve.basis(ranks))
+        throughput_speedup = curve.speedup(ranks, curve.basis(ranks))
         growth = steps.samples(batch) / base[1].samples(base[0].point.global_batch) if base else unknown_ensemble()
         yield {
             **one.point.labels("global_batch"),
-            **{column: steps.training[name] for column, name in _STEPS_OF.items()},
+            **{column: steps.training[name] for column, name in _STEPS_COLUMNS.items()},
             "steps_ranks": steps.ranks,
             "basis": curve.basis(ranks),
             **columns("steps", needed),
             **columns("time", needed * seconds),
-            **columns("speedup", throughput / growth),
-            **columns("throughput_speedup", throughput),
+            **columns("speedup", throughput_speedup / growth),
+            **columns("throughput_speedup", throughput_speedup),
         }
 
 
-def _accuracy_stalling(pair: CurveSteps, threshold: float) -> dict[str, object]:
+def _accuracy_stalling(curve_steps: CurveSteps, threshold: float) -> dict[str, object]:
     """Return the row of a pair; its stall is that of trainings per second: throughput over their samples."""
     trainings_per_second = {}
-    for ranks, rate in pair.curve.known.rates.items():
-        if at := pair.at(ranks):
+    for ranks, rate in curve_steps.curve.known.rates.items():
+        if at := curve_steps.at(ranks):
             needed = at[1].samples(at[0].point.global_batch)
             if np.isfinite(np.log(needed[1:])).all():
                 trainings_per_second[ranks] = rate / needed
     stall = Curve(trainings_per_second, threshold=threshold).stall
-    labels = {name: value for name, value in pair.curve.origin.labels().items() if name in SERIES}
+    labels = {name: value for name, value in curve_steps.curve.origin.labels().items() if name in SERIES}
     return {
         **labels,
-        **{column: pair.training[name] for column, name in _STEPS_OF.items()},
+        **{column: curve_steps.training[name] for column, name in _STEPS_COLUMNS.items()},
         **stall.answer,
     }
 
 
 TARGET = ("network", "hardware", "storage", "target")
-_PLACEMENT = ("nodes", "workers_per_node", "ranks")
+_PLACEMENT_COLUMNS = ("nodes", "workers_per_node", "ranks")
 CONFIGURATION = ("sync", "recipe", "batch")
-_LABELS = (*TARGET, *_PLACEMENT, *CONFIGURATION)
-_AT_POINT = ("hardware", "storage", "sync", *_PLACEMENT, "batch")
+_LABEL_COLUMNS = (*TARGET, *_PLACEMENT_COLUMNS, *CONFIGURATION)
+_POINT_COLUMNS = ("hardware", "storage", "sync", *_PLACEMENT_COLUMNS, "batch")
 
 
 class TargetVerdict(StrEnum):
@@ -151,7 +151,7 @@ class TargetVerdict(StrEnum):
     NOT_REACHED = "not reached"
 
 
-_QUANTITIES = ("time", "steps", "step_time")
+_RUN_FIELDS = ("time", "steps", "step_time")
 
 
 @dataclass(frozen=True)
@@ -159,7 +159,7 @@ class TargetRuns:
     """Runs to a target that differ only in trial and seed."""
 
     labels: Mapping[str, Any]
-    """Values of `TARGET`, `_PLACEMENT` and `CONFIGURATION`."""
+    """Values of `TARGET`, `_PLACEMENT_COLUMNS` and `CONFIGURATION`."""
     runs: int
     reached: int
     trial: int
@@ -172,8 +172,8 @@ class TargetRuns:
 
     @property
     def placement(self) -> tuple[Any, ...]:
-        """Values of `TARGET` and `_PLACEMENT`; runs with equal values are compared."""
-        return tuple(self.labels[name] for name in (*TARGET, *_PLACEMENT))
+        """Values of `TARGET` and `_PLACEMENT_COLUMNS`; runs with equal values are compared."""
+        return tuple(self.labels[name] for name in (*TARGET, *_PLACEMENT_COLUMNS))
 
     @property
     def step_time(self) -> Ensemble:
@@ -184,7 +184,7 @@ class TargetRuns:
 def runs_to_target(runs: pd.DataFrame, pairs: Iterable[CurveSteps], seed: int) -> list[TargetRuns]:
     """Return the ``convergence_runs`` with a target, grouped over trials and seeds; `pairs` predict their times."""
     reached = runs[runs["reached"].astype(bool)]
-    usual = scatter(reached.assign(repeat=reached["seed"], visit=1), [*_LABELS, "trial"], "seconds_to_target")
+    usual = scatter(reached.assign(repeat=reached["seed"], visit=1), [*_LABEL_COLUMNS, "trial"], "seconds_to_target")
     predictions: dict[tuple[Any, ...], tuple[Steps, Ensemble]] = {}
     for pair in pairs:
         for ranks, steps in pair.steps.items():
@@ -196,14 +196,13 @@ def runs_to_target(runs: pd.DataFrame, pairs: Iterable[CurveSteps], seed: int) -
             elif ranks not in pair.curve.measured:
                 predictions.setdefault(key, (steps, pair.curve.predicted[ranks].parts.iteration_time))
     return [
-        _target_runs(dict(zip(_LABELS, key, strict=True)), rows, predictions, usual, seed)
-        for key, rows in groups(runs, _LABELS)
+        _target_runs(dict(zip(_LABEL_COLUMNS, key, strict=True)), rows, predictions, usual, seed)
+        for key, rows in groups(runs, _LABEL_COLUMNS)
     ]
 
 
 def _point_values(point: Point) -> tuple[Any, ...]:
-    """Return the values of `_AT_POINT` at a point of a curve."""
-    """Return a curve point's values of `_AT_POINT`."""
+    """Return the values of `_POINT_COLUMNS` at a point of a curve."""
     placement = (point.nodes, point.workers_per_node, point.ranks)
     return (point.hardware, point.storage, point.sync, *placement, point.global_batch)
 
@@ -215,7 +214,7 @@ def _target_runs(
     usual: Scatter,
     seed: int,
 ) -> TargetRuns:
-    key = tuple(labels[name] for name in (*TO_TARGET, *_AT_POINT))
+    key = tuple(labels[name] for name in (*TO_TARGET, *_POINT_COLUMNS))
     best = best_trial(rows)
     unknown = unknown_ensemble()
     time, steps, trial = unknown, unknown, -1
@@ -225,11 +224,11 @@ def _target_runs(
         draws = bootstrap(best[["steps_to_target", "seconds_to_target"]], best["seed"], random, np.mean, usual)
         steps, time, trial = draws[:, 0], draws[:, 1], int(best["trial"].iloc[0])
     if key in predictions:
-        others, iteration = predictions[key]
-        predicted = others.without(labels["batch"]).expected(labels["batch"]) * iteration
+        other_steps, iteration = predictions[key]
+        predicted_seconds = other_steps.without(labels["batch"]).expected(labels["batch"]) * iteration
     else:
-        predicted = unknown
-    return TargetRuns(labels, len(rows), int(rows["reached"].sum()), trial, time, steps, predicted)
+        predicted_seconds = unknown
+    return TargetRuns(labels, len(rows), int(rows["reached"].sum()), trial, time, steps, predicted_seconds)
 
 
 def target_times(found: Sequence[TargetRuns]) -> list[dict[str, object]]:
@@ -242,10 +241,10 @@ def target_times(found: Sequence[TargetRuns]) -> list[dict[str, object]]:
 
 def _target_time(runs: TargetRuns, fastest: TargetRuns | None) -> dict[str, object]:
     unknown = unknown_ensemble()
-    ratios = {name: getattr(runs, name) / getattr(fastest, name) if fastest else unknown for name in _QUANTITIES}
-    slower = columns("slower", ratios["time"])
+    slowdowns = {name: getattr(runs, name) / getattr(fastest, name) if fastest else unknown for name in _RUN_FIELDS}
+    slowdown_columns = columns("slower", slowdowns["time"])
     # The measured scatter between seeds widens the predicted time.
-    expected = runs.predicted * runs.time / runs.time[0]
+    expected_seconds = runs.predicted * runs.time / runs.time[0]
     return {
         **runs.labels,
         "runs": runs.runs,
@@ -253,12 +252,12 @@ def _target_time(runs: TargetRuns, fastest: TargetRuns | None) -> dict[str, obje
         "trial": runs.trial,
         **columns("time", runs.time),
         **columns("steps", runs.steps),
-        **slower,
-        **columns("more_steps", ratios["steps"]),
-        **columns("longer_steps", ratios["step_time"]),
-        "verdict": _verdict(runs, fastest, slower["slower_low"]),
-        **columns("predicted", expected),
-        "error": float(expected[0] / runs.time[0] - 1),
+        **slowdown_columns,
+        **columns("more_steps", slowdowns["steps"]),
+        **columns("longer_steps", slowdowns["step_time"]),
+        "verdict": _verdict(runs, fastest, slowdown_columns["slower_low"]),
+        **columns("predicted", expected_seconds),
+        "error": float(expected_seconds[0] / runs.time[0] - 1),
     }
 
 
@@ -281,9 +280,9 @@ def target_stalling(found: Sequence[TargetRuns], threshold: float) -> list[dict[
 
 def _target_stalling(key: tuple[Any, ...], times: Mapping[int, list[Ensemble]], threshold: float) -> dict[str, object]:
     best: dict[int, Reals] = {}
-    for ranks, several in times.items():
-        if reached := [one for one in several if np.isfinite(one).all()]:
-            best[ranks] = min(reached, key=lambda one: float(one[0]))[1:]
+    for ranks, times_of_runs in times.items():
+        if reached_times := [one for one in times_of_runs if np.isfinite(one).all()]:
+            best[ranks] = min(reached_times, key=lambda one: float(one[0]))[1:]
     stall = Stall.of({ranks: -np.log(seconds) for ranks, seconds in best.items()}, threshold)
     return {
         **dict(zip((*TARGET, "workers_per_node"), key, strict=True)),
@@ -299,16 +298,16 @@ def _times_and_stalls(fitted: FittedStudy) -> tuple[list[dict[str, object]], lis
     return tables(fitted.once(_matched_curves), fitted.asked.threshold)
 
 
-def _runs(fitted: FittedStudy) -> list[TargetRuns]:
+def _study_target_runs(fitted: FittedStudy) -> list[TargetRuns]:
     return runs_to_target(fitted.tidy["convergence_runs"], fitted.once(_matched_curves), fitted.asked.seed)
 
 
 QUESTIONS = (
     Question(TIME_TO_ACCURACY, lambda fitted: fitted.once(_times_and_stalls)[0]),
     Question(ACCURACY_STALLING, lambda fitted: fitted.once(_times_and_stalls)[1]),
-    Question(TARGET_TIMES, lambda fitted: target_times(fitted.once(_runs))),
+    Question(TARGET_TIMES, lambda fitted: target_times(fitted.once(_study_target_runs))),
     Question(
         TARGET_STALLING,
-        lambda fitted: target_stalling(fitted.once(_runs), fitted.asked.threshold),
+        lambda fitted: target_stalling(fitted.once(_study_target_runs), fitted.asked.threshold),
     ),
 )

@@ -3,7 +3,7 @@
 *Error*: measured points on several workers are predicted without their own cells. A curve's predictions at other counts
 are withheld if the median error of its points is large, or the error at its largest measured count. A curve without
 such points is judged by those of the same network and hardware. A smaller error widens all predictions beyond measured
-counts (`CurvePoints.carry`). *Compute*: co-running workers compute no faster than an isolated one at the same b.
+counts (`CurvePoints.correction`). *Compute*: co-running workers compute no faster than an isolated one at the same b.
 Predictions that violate this are withheld.
 
 *Closure*: the error of predictions for unseen jobs, estimated at the smallest worker count that communicates. Ensembles
@@ -32,35 +32,35 @@ def shown(
     curves: Sequence[CurvePoints], compute: Compute, doubt_of_links: Callable[[Point], str] = lambda _: ""
 ) -> list[CurvePoints]:
     """Return the curves; a curve that cannot be trusted keeps only its predictions at measured points, and says why."""
-    same_hardware: dict[tuple[str, str], list[CurvePoints]] = {}
+    by_hardware: dict[tuple[str, str], list[CurvePoints]] = {}
     for one in curves:
-        same_hardware.setdefault(_network_on_hardware(one), []).append(one)
+        by_hardware.setdefault(_network_on_hardware(one), []).append(one)
     return [
-        _shown(one, doubt_of_links(one.origin) or _doubt(one, same_hardware[_network_on_hardware(one)], compute))
+        _withhold(one, doubt_of_links(one.origin) or _doubt(one, by_hardware[_network_on_hardware(one)], compute))
         for one in curves
     ]
 
 
-def _shown(curve: CurvePoints, doubt: str) -> CurvePoints:
+def _withhold(curve: CurvePoints, doubt: str) -> CurvePoints:
     if not doubt:
-        return curve.carried
-    there = {ranks: point for ranks, point in curve.predicted.items() if ranks in curve.points}
-    return replace(curve, predicted=there, withheld=doubt)
+        return curve.corrected_curve
+    predicted_at_points = {ranks: point for ranks, point in curve.predicted.items() if ranks in curve.points}
+    return replace(curve, predicted=predicted_at_points, withheld=doubt)
 
 
-def _doubt(curve: CurvePoints, same_hardware: Iterable[CurvePoints], compute: Compute) -> str:
-    """Return why predictions are withheld, else ""; `same_hardware` are curves of the same network and hardware."""
+def _doubt(curve: CurvePoints, similar_curves: Iterable[CurvePoints], compute: Compute) -> str:
+    """Return why predictions are withheld, else ""; `similar_curves` are curves of the same network and hardware."""
     point = curve.origin
-    own = {ranks: ratio - 1 for ranks, ratio in _ratios(curve)}
-    errors = list(own.values()) or [ratio - 1 for one in same_hardware for _, ratio in _ratios(one)]
-    off = float(np.median(np.abs(errors))) if errors else 0.0
-    largest = max(own, default=0)
-    at_largest = abs(own.get(largest, 0.0))
-    if max(off, at_largest) > MAX_MEDIAN_ERROR:
+    curve_errors = {ranks: ratio - 1 for ranks, ratio in _error_ratios(curve)}
+    errors = list(curve_errors.values()) or [ratio - 1 for one in similar_curves for _, ratio in _error_ratios(one)]
+    error = float(np.median(np.abs(errors))) if errors else 0.0
+    largest_count = max(curve_errors, default=0)
+    error_at_largest = abs(curve_errors.get(largest_count, 0.0))
+    if max(error, error_at_largest) > MAX_MEDIAN_ERROR:
         points = f"median of {len(errors)} point{'s' if len(errors) > 1 else ''}"
-        where = points if off > MAX_MEDIAN_ERROR else f"n = {largest}, the most workers"
-        off = off if off > MAX_MEDIAN_ERROR else at_largest
-        return f"the model is {100 * off:.0f} % off where {point.network} on {point.hardware} was measured ({where})"
+        where = points if error > MAX_MEDIAN_ERROR else f"n = {largest_count}, the most workers"
+        error = error if error > MAX_MEDIAN_ERROR else error_at_largest
+        return f"the model is {100 * error:.0f} % off where {point.network} on {point.hardware} was measured ({where})"
     for ranks, predicted in curve.predicted.items():
         at = predicted.point
         isolated = compute.passes(at.network, at.hardware, at.worker_batch)
@@ -77,7 +77,7 @@ def _network_on_hardware(curve: CurvePoints) -> tuple[str, str]:
     return point.network, point.hardware
 
 
-def _ratios(curve: CurvePoints) -> Iterator[tuple[int, float]]:
+def _error_ratios(curve: CurvePoints) -> Iterator[tuple[int, float]]:
     """Yield each measured count on several workers, with its held-out prediction over its measured time."""
     for ranks, predicted in curve.held_out.items():
         measured = curve.measured[ranks]
@@ -94,7 +94,7 @@ def errors(curves: Sequence[CurvePoints]) -> dict[str, float]:
     """Return the root mean square of log(predicted / measured) on the fewest workers, by hardware (`MIN_POINTS`)."""
     found: dict[str, dict[int, dict[Point, float]]] = {}
     for curve in curves:
-        for ranks, ratio in _ratios(curve):
+        for ranks, ratio in _error_ratios(curve):
             point = curve.measured[ranks].point
             # A point inside a node may belong to several curves, and is counted once.
             found.setdefault(point.hardware, {}).setdefault(ranks, {})[point.standalone] = float(np.log(ratio))
@@ -106,9 +106,9 @@ def errors(curves: Sequence[CurvePoints]) -> dict[str, float]:
     }
 
 
-def widened_seconds(predicted: Predicted, of_hardware: Mapping[str, float]) -> Ensemble:
+def widened_seconds(predicted_point: Predicted, error_by_hardware: Mapping[str, float]) -> Ensemble:
     """Return the predicted iteration time, widened by the error of predictions for jobs that were not measured."""
-    point, seconds = predicted.point, predicted.parts.iteration_time
-    error = of_hardware.get(point.hardware, 0.0) if point.ranks > 1 else 0.0
-    normal = generator(0, "closure", *point.series, point.ranks).standard_normal(REPLICATES)
-    return seconds * np.exp(error * np.concatenate([[0.0], normal]))
+    point, seconds = predicted_point.point, predicted_point.parts.iteration_time
+    error = error_by_hardware.get(point.hardware, 0.0) if point.ranks > 1 else 0.0
+    random_normals = generator(0, "closure", *point.series, point.ranks).standard_normal(REPLICATES)
+    return seconds * np.exp(error * np.concatenate([[0.0], random_normals]))

@@ -43,21 +43,21 @@ def utilisation(fitted: FittedStudy) -> list[dict[str, object]]:
 
 
 def _utilisation_row(measured: Measured, networks: Mapping[str, Layers], asked: QuestionSettings) -> dict[str, object]:
-    point, rated = measured.point, asked.rated.get(measured.point.hardware, {})
+    point, ratings = measured.point, asked.rated.get(measured.point.hardware, {})
     seconds = _duration_or_unknown(measured.parts.iteration_time)
     throughput = point.global_batch / seconds
     work = FLOPS_OF_PASSES * asked.multiply_adds.get(point.network, np.nan)
     flops = work * point.worker_batch / seconds
     sending = measured.parts.communication if point.nodes > 1 else seconds * np.nan
-    sent = networks[point.network].gradient_bytes.sum() if point.network in networks else np.nan
-    link = sent / _duration_or_unknown(sending)
+    sent_bytes = networks[point.network].gradient_bytes.sum() if point.network in networks else np.nan
+    link_rate = sent_bytes / _duration_or_unknown(sending)
     return {
         **point.labels("global_batch", "worker_batch"),
         **columns("samples_per_second", throughput),
         **columns("flops", flops),
-        **columns("flops_share", flops / rated.get(FLOPS, np.nan)),
-        **columns("link", link),
-        **columns("link_share", link / rated.get(LINK, np.nan)),
+        **columns("flops_share", flops / ratings.get(FLOPS, np.nan)),
+        **columns("link", link_rate),
+        **columns("link_share", link_rate / ratings.get(LINK, np.nan)),
     }
 
 
@@ -85,17 +85,16 @@ def _traffic_row(point: Point, sample_bytes: float, layers: Layers) -> dict[str,
     }
 
 
-AXES = ("storage", "sync", "prefetch")
+PAIR_AXES = ("storage", "sync", "prefetch")
 
 
 def comparisons(points: Sequence[Measured]) -> list[dict[str, object]]:
-    """Return the rows of the comparisons table: every ordered pair of points that differ in exactly one of `AXES`."""
-    return [row for axis in AXES for group in _equal_but_for(points, axis) for row in _compared(axis, group)]
+    """Return the comparisons table's rows: every ordered pair of points that differ in exactly one of `PAIR_AXES`."""
+    return [row for axis in PAIR_AXES for group in _groups_but_for(points, axis) for row in _pair_rows(axis, group)]
 
 
-def _equal_but_for(points: Iterable[Measured], axis: str) -> Iterable[list[Measured]]:
+def _groups_but_for(points: Iterable[Measured], axis: str) -> Iterable[list[Measured]]:
     """Return groups of points that differ only in `axis`."""
-    """Group points that agree in everything except `axis`."""
     found: dict[tuple[str | int, ...], list[Measured]] = {}
     for measured in points:
         others = tuple(value for name, value in vars(measured.point).items() if name != axis)
@@ -103,18 +102,18 @@ def _equal_but_for(points: Iterable[Measured], axis: str) -> Iterable[list[Measu
     return found.values()
 
 
-def _compared(axis: str, group: Iterable[Measured]) -> Iterator[dict[str, object]]:
+def _pair_rows(axis: str, group: Iterable[Measured]) -> Iterator[dict[str, object]]:
     for measured, other in permutations(group, 2):
         with np.errstate(divide="ignore", invalid="ignore"):
             throughput = other.parts.iteration_time / measured.parts.iteration_time
-            exposed = measured.parts.exposed_communication / other.parts.exposed_communication
-        single = measured.point.ranks == 1
+            exposed_ratio = measured.parts.exposed_communication / other.parts.exposed_communication
+        is_single_worker = measured.point.ranks == 1
         yield {
             **measured.point.labels(),
             "axis": axis,
             "against": str(getattr(other.point, axis)),
             **columns("throughput", throughput),
-            **columns("exposed", np.full_like(exposed, np.nan) if single else exposed),
+            **columns("exposed", np.full_like(exposed_ratio, np.nan) if is_single_worker else exposed_ratio),
         }
 
 

@@ -58,13 +58,13 @@ class Predicted:
 
     def times(self, factor: Ensemble) -> Predicted:
         """Return the point with all parts of its time multiplied by `factor`."""
-        longer = {one.name: getattr(self.parts, one.name) * factor for one in fields(Parts)}
+        scaled_parts = {one.name: getattr(self.parts, one.name) * factor for one in fields(Parts)}
         computing = self.isolated and IsolatedComputing(
             **{one.name: getattr(self.isolated, one.name) * factor for one in fields(IsolatedComputing)}
         )
         return replace(
             self,
-            parts=Parts(**longer),
+            parts=Parts(**scaled_parts),
             isolated=computing,
             isolated_communication=self.isolated_communication * factor,
         )
@@ -86,28 +86,28 @@ class CurvePoints:
     """Uncorrected predictions of the model, if `predicted` are corrected by measured points."""
 
     @property
-    def carried(self) -> CurvePoints:
-        """Return the curve with predictions corrected by `carry` at all counts that were not measured."""
-        beyond = {ranks: one.times(self.carry(ranks)) for ranks, one in self.predicted.items()}
-        return replace(self, predicted=beyond, modelled=self.predicted)
+    def corrected_curve(self) -> CurvePoints:
+        """Return the curve with predictions corrected by `correction` at all counts that were not measured."""
+        corrected = {ranks: one.times(self.correction(ranks)) for ranks, one in self.predicted.items()}
+        return replace(self, predicted=corrected, modelled=self.predicted)
 
     @property
-    def uncorrected(self) -> CurvePoints:
+    def uncorrected_curve(self) -> CurvePoints:
         """Return the curve as the model predicts it."""
         return replace(self, predicted=self.modelled or self.predicted)
 
-    def carry(self, ranks: int) -> Ensemble:
+    def correction(self, ranks: int) -> Ensemble:
         """Return the factor that corrects the predicted time at `ranks`; 1 if `ranks` were measured.
 
         It is the measured over the predicted time at the largest measured count below. For each doubling beyond this
         count, the error may grow as between measured counts, or by the prior, as new costs may begin there.
         """
-        below = max((n for n in self._comparable_counts if n <= ranks), default=0)
-        if not below or ranks in self.measured:
+        nearest = max((n for n in self._comparable_counts if n <= ranks), default=0)
+        if not nearest or ranks in self.measured:
             return np.ones(1 + REPLICATES)
-        anchor = self.measured[below].parts.iteration_time / self.predicted[below].parts.iteration_time
-        grown = self._error_of_doubling * np.log2(ranks / below)
-        return np.asarray(anchor * np.exp(np.clip(grown, -MAX_DEVIATION, MAX_DEVIATION)))
+        error = self.measured[nearest].parts.iteration_time / self.predicted[nearest].parts.iteration_time
+        further_error = self._error_of_doubling * np.log2(ranks / nearest)
+        return np.asarray(error * np.exp(np.clip(further_error, -MAX_DEVIATION, MAX_DEVIATION)))
 
     @cached_property
     def _error_of_doubling(self) -> Ensemble:
@@ -119,18 +119,18 @@ class CurvePoints:
     @cached_property
     def _comparable_counts(self) -> list[int]:
         """Worker counts whose iteration time was both measured and predicted."""
-        both = (n for n in self.measured if n in self.predicted)
-        return [n for n in both if _known(self.measured[n]) and _known(self.predicted[n])]
+        shared_counts = (n for n in self.measured if n in self.predicted)
+        return [n for n in shared_counts if _has_time(self.measured[n]) and _has_time(self.predicted[n])]
 
     @cached_property
     def errors(self) -> dict[int, Ensemble]:
         """Return the logarithm of measured time over held-out prediction, by rising measured count above one."""
-        there = sorted(ranks for ranks in self.held_out if ranks > 1 and ranks in self.measured)
-        pairs = {ranks: (self.measured[ranks], self.held_out[ranks]) for ranks in there}
+        held_out_counts = sorted(ranks for ranks in self.held_out if ranks > 1 and ranks in self.measured)
+        pairs = {ranks: (self.measured[ranks], self.held_out[ranks]) for ranks in held_out_counts}
         return {
             ranks: np.log(seen.parts.iteration_time / model.parts.iteration_time)
             for ranks, (seen, model) in pairs.items()
-            if _known(seen) and _known(model)
+            if _has_time(seen) and _has_time(model)
         }
 
     def error(self, ranks: int) -> float:
@@ -174,13 +174,13 @@ class CurvePoints:
     @cached_property
     def seen(self) -> Curve:
         """Return the measured curve; without counts if the iteration time at the smallest one is unknown."""
-        usable = self.base not in self.measured or _known(self.measured[self.base])
-        return self._curve(self.measured if usable else {})
+        usable = self.base not in self.measured or _has_time(self.measured[self.base])
+        return self._curve_of(self.measured if usable else {})
 
     @cached_property
     def model(self) -> Curve:
         """Return the curve predicted at all predictable counts."""
-        return self._curve(self.predicted)
+        return self._curve_of(self.predicted)
 
     @cached_property
     def known(self) -> Curve:
@@ -188,17 +188,17 @@ class CurvePoints:
         time is unknown."""
         if self.base in self.measured and self.base not in self.seen.rates:
             return self.seen
-        predicted = self.model.rates if self.base in self.model.rates else {}
-        return replace(self.seen, rates={**predicted, **self.seen.rates})
+        predicted_rates = self.model.rates if self.base in self.model.rates else {}
+        return replace(self.seen, rates={**predicted_rates, **self.seen.rates})
 
-    def _curve(self, points: Mapping[int, Measured | Predicted]) -> Curve:
+    def _curve_of(self, points: Mapping[int, Measured | Predicted]) -> Curve:
         rates = {
             ranks: np.asarray(at.point.global_batch / at.parts.iteration_time)
             for ranks, at in points.items()
-            if _known(at)
+            if _has_time(at)
         }
-        once = any(one.placements == 1 for one in self.measured.values())
-        return Curve(rates, float(self.per_node), is_placed_once=once)
+        is_placed_once = any(one.placements == 1 for one in self.measured.values())
+        return Curve(rates, float(self.per_node), is_placed_once=is_placed_once)
 
     def basis(self, ranks: int) -> Basis:
         """Return ``measured`` if `ranks` were measured, else ``predicted``."""
@@ -211,15 +211,15 @@ class CurvePoints:
     def speedup(self, ranks: int, basis: str) -> Ensemble:
         """Return the throughput at `ranks` over that at the smallest count; both are ``measured`` or ``predicted``, as
         `basis` says. NaN if unknown."""
-        of = self.seen if basis == "measured" else self.model
-        return of.speedup(ranks) if {self.base, ranks} <= of.rates.keys() else unknown_ensemble()
+        curve = self.seen if basis == "measured" else self.model
+        return curve.speedup(ranks) if {self.base, ranks} <= curve.rates.keys() else unknown_ensemble()
 
 
-def _known(point: Measured | Predicted) -> bool:
+def _has_time(point: Measured | Predicted) -> bool:
     return is_duration(point.parts.iteration_time)
 
 
-_COMPARED = ("forward", "backward", "communication", "exposed_communication", "update")
+_COMPARED_PARTS = ("forward", "backward", "communication", "exposed_communication", "update")
 
 
 def predictions(curves: Iterable[CurvePoints], steps: pd.DataFrame) -> list[dict[str, object]]:
@@ -235,42 +235,42 @@ def predictions(curves: Iterable[CurvePoints], steps: pd.DataFrame) -> list[dict
 def _row(curve: CurvePoints, ranks: int, seconds: Callable[[Iterable[str]], float]) -> dict[str, object]:
     """Return the row of a point; the function `seconds` returns the mean iteration time of cells."""
     predicted, measured = curve.predicted[ranks], curve.measured.get(ranks)
-    ours, theirs = predicted.parts, measured.parts if measured else UNKNOWN_PARTS
+    predicted_parts, measured_parts = predicted.parts, measured.parts if measured else UNKNOWN_PARTS
     unknown = unknown_ensemble()
     speedups = {basis: curve.speedup(ranks, basis) for basis in ("predicted", "measured")}
-    held_out = curve.held_out.get(ranks)
+    held_out_point = curve.held_out.get(ranks)
     row: dict[str, Any] = {
         **predicted.point.labels("global_batch", "worker_batch"),
         "equation": predicted.equation,
         "extrapolated": measured is None,
         "compute_source": predicted.compute_source,
         "predicted_data": float(predicted.reading[0]),
-        "measured_data": float(theirs.data_wait[0]),
+        "measured_data": float(measured_parts.data_wait[0]),
         # Measured straggling, the residual of the iteration, is in the table critical_path.
-        "predicted_straggling": float(ours.straggling[0]),
-        **{f"predicted_{name}": float(getattr(ours, name)[0]) for name in _COMPARED},
-        **{f"measured_{name}": float(getattr(theirs, name)[0]) for name in _COMPARED},
-        **columns("predicted_iteration", ours.iteration_time),
-        **columns("measured_iteration", theirs.iteration_time),
+        "predicted_straggling": float(predicted_parts.straggling[0]),
+        **{f"predicted_{name}": float(getattr(predicted_parts, name)[0]) for name in _COMPARED_PARTS},
+        **{f"measured_{name}": float(getattr(measured_parts, name)[0]) for name in _COMPARED_PARTS},
+        **columns("predicted_iteration", predicted_parts.iteration_time),
+        **columns("measured_iteration", measured_parts.iteration_time),
         **columns_of({f"{basis}_speedup": one for basis, one in speedups.items()}),
         # Efficiency is speedup over the ratio of workers: strong t1/(N tN), weak t1/tN (Serebryakov 2017).
         **columns_of({f"{basis}_efficiency": one * curve.base / ranks for basis, one in speedups.items()}),
-        **columns("held_out_iteration", held_out.parts.iteration_time if held_out else unknown),
+        **columns("held_out_iteration", held_out_point.parts.iteration_time if held_out_point else unknown),
     }
-    reference = _reference(held_out, measured, seconds)
+    reference = _reference_seconds(held_out_point, measured, seconds)
     row["error"] = row["held_out_iteration"] / reference - 1 if reference > 0 else np.nan
     return row
 
 
-def _reference(
-    predicted: Predicted | None, measured: Measured | None, seconds: Callable[[Iterable[str]], float]
+def _reference_seconds(
+    held_out_point: Predicted | None, measured: Measured | None, seconds: Callable[[Iterable[str]], float]
 ) -> float:
     """Return the measured iteration time of the cells held out from the prediction."""
-    if measured is None or predicted is None:
+    if measured is None or held_out_point is None:
         return float("nan")
-    if not predicted.excluded_cells:
+    if not held_out_point.excluded_cells:
         return float(measured.parts.iteration_time[0])
-    return seconds(predicted.excluded_cells)
+    return seconds(held_out_point.excluded_cells)
 
 
 def rates(curves: Iterable[CurvePoints]) -> list[dict[str, object]]:
@@ -292,14 +292,14 @@ def rates(curves: Iterable[CurvePoints]) -> list[dict[str, object]]:
 def layer_times(curves: Iterable[CurvePoints], first_ranks: pd.DataFrame) -> pd.DataFrame:
     """Return the layer_times table, from `TrainingCells.first_ranks`; a point of several curves is predicted once."""
     measured = first_ranks.groupby([*POINT, *LAYER], as_index=False)[list(FIRST_RANK_COLUMNS)].mean()
-    predicted = [
+    predicted_frames = [
         pd.DataFrame({**of.layers, **of.point.labels("global_batch", "worker_batch")})
         for curve in curves
         for of in curve.held_out.values()
         if of.layers is not None
     ]
-    if not predicted:
+    if not predicted_frames:
         return measured
     key = [*PLACELESS_AXES, "nodes", "ranks", "global_batch", "worker_batch", "layer_index"]
-    every = pd.concat(predicted).drop(columns="workers_per_node").drop_duplicates(key)
-    return measured.merge(every, on=key, how="left")
+    predicted_rows = pd.concat(predicted_frames).drop(columns="workers_per_node").drop_duplicates(key)
+    return measured.merge(predicted_rows, on=key, how="left")

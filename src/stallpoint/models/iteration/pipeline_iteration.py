@@ -31,7 +31,7 @@ class PipelineIteration(Replicas):
 
     @property
     @override
-    def reads(self) -> tuple[Placement, int]:
+    def readers(self) -> tuple[Placement, int]:
         """Return the placement of the first worker, which reads all samples, and their number."""
         return (1, 1), self.point.global_batch
 
@@ -42,42 +42,42 @@ class PipelineIteration(Replicas):
         Exposed communication is that of the stage that receives for the shortest time, as in measurements.
         """
         assert self.cuts, "where it is not known how to cut, nothing is predicted"
-        layers, stage_count, count = self.layers, self.point.ranks, self.preset.family(PipelineOptions).micro_batches
+        layers, stage_count, batches = self.layers, self.point.ranks, self.preset.family(PipelineOptions).micro_batches
         starts = self.cuts.starts(stage_count)
         sizes = [
-            self.point.global_batch // count * (self.cuts.activation_bytes[start - 1] or 0) for start in starts[1:]
+            self.point.global_batch // batches * (self.cuts.activation_bytes[start - 1] or 0) for start in starts[1:]
         ]
         transfers = self.collectives(sizes, SEND_RECEIVE)
-        passes = [
+        pass_times = [
             times.forward_steps * calibrated.forward[:, None],
             times.backward_steps * calibrated.backward[:, None],
         ]
-        forward, backward = (np.add.reduceat(of_layers, starts, axis=-1).T for of_layers in passes)
-        update, nothing = times.update * calibrated.update, np.zeros(1 + REPLICATES)
+        forward, backward = (np.add.reduceat(of_layers, starts, axis=-1).T for of_layers in pass_times)
+        update, zeros = times.update * calibrated.update, np.zeros(1 + REPLICATES)
         weights = np.add.reduceat(layers.gradient_bytes, starts) / max(1, layers.gradient_bytes.sum())
-        received = [nothing, *transfers.isolated.T, nothing]
+        receive_seconds = [zeros, *transfers.isolated.T, zeros]
         costs = [
             taskgraph.StageCosts(
-                forward[stage] / count, backward[stage] / count, stage_count * weights[stage] * update,
-                activations=received[stage], gradients=received[stage + 1],
+                forward[stage] / batches, backward[stage] / batches, stage_count * weights[stage] * update,
+                activations=receive_seconds[stage], gradients=receive_seconds[stage + 1],
             )
             for stage in range(stage_count)
         ]  # fmt: skip
         seconds, waits = timelines.pipelined(reading, times.host_to_device, costs, self.preset, prefetch=self.prefetch)
-        exposed = count * np.min(np.add(received[:-1], received[1:]), axis=0)
+        exposed_seconds = batches * np.min(np.add(receive_seconds[:-1], receive_seconds[1:]), axis=0)
         known = {
             "data_wait": waits / stage_count,
             "host_to_device": times.host_to_device / stage_count,
             "forward": forward.mean(axis=0),
             "backward": backward.mean(axis=0),
-            "exposed_communication": exposed,
+            "exposed_communication": exposed_seconds,
             "update": update,
         }
         of_layers = (
             times.layers_forward * calibrated.forward[:, None] + times.layers_backward * calibrated.backward[:, None]
         )
-        isolated = self._isolated(times, [])
-        mean_stage = {field.name: getattr(isolated, field.name) / stage_count for field in fields(IsolatedComputing)}
+        isolated = self._isolated_times(times, [])
+        of_a_stage = {field.name: getattr(isolated, field.name) / stage_count for field in fields(IsolatedComputing)}
         return Predicted(
             self.point,
             self.strategy.equation(prefetch=self.prefetch),
@@ -85,14 +85,14 @@ class PipelineIteration(Replicas):
             Parts(
                 iteration_time=seconds,
                 straggling=seconds - sum(known.values()),
-                communication=exposed,
+                communication=exposed_seconds,
                 matrix=matrix_seconds(layers, of_layers / stage_count),
                 fully_connected=fully_connected_seconds(layers, of_layers / stage_count),
                 **known,
             ),
             reading,
             latency_share(transfers, transfers.isolated, transfers.isolated),
-            IsolatedComputing(**{**mean_stage, "update": isolated.update}),  # the update is already that of one stage
-            2 * count * transfers.isolated.sum(-1),
+            IsolatedComputing(**{**of_a_stage, "update": isolated.update}),  # the update is already that of one stage
+            2 * batches * transfers.isolated.sum(-1),
             waiting=self.waiting,
         )

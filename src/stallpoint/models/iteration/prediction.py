@@ -33,7 +33,7 @@ def calibrated(
     cluster: Cluster, points: Sequence[Measured], training_cells: TrainingCells, slowdown: Slowdown, seed: int
 ) -> Cluster:
     """Return `cluster` with the effects calibrated on its training cells."""
-    sending = [
+    calibration_points = [
         one
         for one in points
         if (one.point.ranks == 1 or cluster.preset(one.point).strategy.calibrates)
@@ -45,8 +45,8 @@ def calibrated(
     def reading(measured: Measured) -> Ensemble:
         return cluster.data.seconds(measured, measured.point.placement, measured.point.worker_batch)
 
-    seen = Contention(sending, training_cells, cluster.presets, isolated, reading, slowdown, seed)
-    return replace(cluster, effects=seen.effects)
+    contention = Contention(calibration_points, training_cells, cluster.presets, isolated, reading, slowdown, seed)
+    return replace(cluster, effects=contention.effects)
 
 
 class DagModel:
@@ -86,55 +86,55 @@ class DagModel:
         """Yield one-rank points again for presets without communication: on one rank all presets do the same."""
         presets = self._cluster.presets
         scaling = [one for one in points if one.point.scaling in SCALINGS]
-        quiet = {one.point.without_placement for one in scaling if not self._cluster.communicates(one.point)}
-        syncs = sorted({one.point.sync for one in scaling if one.point.without_placement in quiet})
+        silent_series = {one.point.without_placement for one in scaling if not self._cluster.communicates(one.point)}
+        syncs = sorted({one.point.sync for one in scaling if one.point.without_placement in silent_series})
         for one, sync in product((one for one in scaling if one.point.ranks == 1), syncs):
-            equal_point = replace(one.point, sync=sync)
-            same_prefetch = presets[sync].device_prefetch == presets[one.point.sync].device_prefetch
-            if same_prefetch and equal_point.without_placement in quiet:
-                yield replace(one, point=equal_point)
+            relabelled_point = replace(one.point, sync=sync)
+            is_same_prefetch = presets[sync].device_prefetch == presets[one.point.sync].device_prefetch
+            if is_same_prefetch and relabelled_point.without_placement in silent_series:
+                yield replace(one, point=relabelled_point)
 
     def curve(
-        self, points: Sequence[Measured], ranks: Iterable[int], *, held_out: bool = True, only: int | None = None
+        self, points: Sequence[Measured], ranks: Iterable[int], *, held_out: bool = True, only_ranks: int | None = None
     ) -> CurvePoints:
-        """Return the curve of `points`, sorted by workers, predicted at their counts and `ranks`, or only at `only`."""
+        """Return the curve of the sorted `points`, predicted at their counts and `ranks`, or only at `only_ranks`."""
         measured = {one.point.ranks: one for one in points}
         base = min(measured)
         wanted = sorted({*measured, *(n for n in ranks if n > base)})
-        placements = {n: measured[n].point if n in measured else _point_on(measured[base].point, n) for n in wanted}
+        placements = {n: measured[n].point if n in measured else _point_at(measured[base].point, n) for n in wanted}
         predicted = {
-            n: self._predict_without(point, measured, frozenset(), held_out=False)
+            n: self._predict_without_cells(point, measured, frozenset(), held_out=False)
             for n, point in placements.items()
-            if point is not None and only in (None, n)
+            if point is not None and only_ranks in (None, n)
         }
-        seen = {n: here for n, here in measured.items() if held_out and not here.composed}
-        without = {n: self._hold_out(here, measured) for n, here in seen.items()}
-        return CurvePoints(measured, predicted, without)
+        measured_points = {n: here for n, here in measured.items() if held_out and not here.composed}
+        held_out_points = {n: self._hold_out(here, measured) for n, here in measured_points.items()}
+        return CurvePoints(measured, predicted, held_out_points)
 
     def _hold_out(self, here: Measured, curve: Mapping[int, Measured]) -> Predicted:
         """Predict a point from other cells; on one rank, from other repeats of the same cell."""
         point = here.point
         own = frozenset(here.cells) if point.ranks == 1 else frozenset()
-        prediction = self._predict_without(point, curve, own, held_out=True)
+        prediction = self._predict_without_cells(point, curve, own, held_out=True)
         if len(own) < 2 or not np.isnan(prediction.parts.iteration_time).any():
             return prediction
         first = frozenset({min(own)})
-        prediction = self._predict_without(point, curve, first, held_out=True)
+        prediction = self._predict_without_cells(point, curve, first, held_out=True)
         return replace(prediction, compute_source=f"{prediction.compute_source}, other repeats", excluded_cells=first)
 
-    def _predict_without(
+    def _predict_without_cells(
         self, point: Point, curve: Mapping[int, Measured], cells: frozenset[str], *, held_out: bool
     ) -> Predicted:
         iteration, base = self._iteration(point), curve[min(curve)]
         calibrated_effects = self._cluster.effects(point, held_out) if point.ranks > 1 else effects.NONE
         unseen = point.ranks > 1 and iteration.preset.factored and calibrated_effects.factors is None
         times = iteration.times(cells)
-        if times is None or unseen or not iteration.predictable:
+        if times is None or unseen or not iteration.is_predictable:
             equation = iteration.strategy.equation(prefetch=iteration.prefetch)
-            why = FACTORS_UNSEEN if unseen else "not measured" if iteration.predictable else "preset not predicted"
-            return Predicted(point, equation, why, UNKNOWN_PARTS, waiting=iteration.waiting)
+            gap = FACTORS_UNSEEN if unseen else "not measured" if iteration.is_predictable else "preset not predicted"
+            return Predicted(point, equation, gap, UNKNOWN_PARTS, waiting=iteration.waiting)
         own = {*cells, *(curve[point.ranks].cells if held_out else ())}
-        reading = self._cluster.data.seconds(base, *iteration.reads, without=own if point.ranks > 1 else cells)
+        reading = self._cluster.data.seconds(base, *iteration.readers, without=own if point.ranks > 1 else cells)
         return iteration.predicted(base, times, reading + np.zeros(1 + REPLICATES), calibrated_effects)
 
     def isolated(
@@ -145,11 +145,11 @@ class DagModel:
 
     def _iteration(self, point: Point) -> Replicas:
         """Return the iteration at `point`; a single worker has all layers, by any preset."""
-        of_strategy: type[Replicas] = load(self._cluster.preset(point).strategy.iteration)
-        return (of_strategy if point.ranks > 1 else Replicas)(self._cluster, point)
+        iteration_class: type[Replicas] = load(self._cluster.preset(point).strategy.iteration)
+        return (iteration_class if point.ranks > 1 else Replicas)(self._cluster, point)
 
 
-def _point_on(point: Point, ranks: int) -> Point | None:
+def _point_at(point: Point, ranks: int) -> Point | None:
     """Return the point of the same curve at another worker count; None if its mini-batch is no integer."""
     nodes, _ = placement_at(ranks, point.workers_per_node)
     if point.scaling == "weak":

@@ -31,7 +31,7 @@ Buckets = Sequence[Sequence[int]]
 
 
 @dataclass(frozen=True)
-class Terms:
+class IterationCosts:
     """Costs of one iteration, from which its task graph is built."""
 
     times: Times
@@ -41,7 +41,7 @@ class Terms:
     """Collectives that sum gradients, one for each of `buckets`."""
     gathered: CollectiveTimes
     """All-gathers of weights."""
-    exchanged: CollectiveTimes
+    exchanges: CollectiveTimes
     """Collectives, other than of gradients and weights, for which passes wait."""
     buckets: Buckets
     calibrated: Effects
@@ -69,7 +69,7 @@ class Replicas:
         return self.strategy.waiting if self.point.ranks > 1 else "straggling"
 
     @property
-    def predictable(self) -> bool:
+    def is_predictable(self) -> bool:
         """Return whether the division of the network is known."""
         return self.point.ranks == 1 or self.strategy.known(self.point.ranks, self.cuts)
 
@@ -79,19 +79,19 @@ class Replicas:
         return self.point.worker_batch, self.preset.accumulate
 
     @property
-    def reads(self) -> tuple[Placement, int]:
+    def readers(self) -> tuple[Placement, int]:
         """Return the workers that read concurrently, and the samples of each."""
         return self.point.placement, self.point.worker_batch
 
     def times(self, without: frozenset[str] = frozenset()) -> Times | None:
         """Return the computing times of a single worker: all parts of its mini-batch, and its share of the update."""
         samples, parts = self.batch
-        batch, rest = divmod(samples, parts)
-        times = None if rest else self.worker_times(batch, without)
+        batch, remainder = divmod(samples, parts)
+        times = None if remainder else self.worker_times(batch, without)
         if times is None:
             return None
         if self.preset.activation_checkpointing:
-            times = times.with_recomputation(_in_blocks(self.layers))
+            times = times.with_recomputation(_is_in_block(self.layers))
         found = replace(times.in_parts(parts), update=times.update / self.strategy.shards(self.point.placement))
         if self.preset.accumulate == 1 or self.strategy.in_blocks:
             return found
@@ -121,18 +121,18 @@ class Replicas:
             if self.point.ranks > 1
             else []
         )
-        isolated = self._isolated(times, buckets, calibrated.factors)
-        reading, slower = self._sharing_link(base, buckets, reading, calibrated.factors)
+        isolated = self._isolated_times(times, buckets, calibrated.factors)
+        reading, slower = self._reading_on_shared_link(base, buckets, reading, calibrated.factors)
         collectives = isolated.collectives.scaled(np.reshape(slower, (-1, 1)))
-        exchanged = self.exchanged().scaled(np.reshape(slower, (-1, 1)))
+        exchanges = self.exchanges().scaled(np.reshape(slower, (-1, 1)))
         gathered = self.gathered(buckets)
-        timeline = self.timeline(Terms(times, reading, collectives, gathered, exchanged, buckets, calibrated))
+        timeline = self.timeline(IterationCosts(times, reading, collectives, gathered, exchanges, buckets, calibrated))
         start, end = timeline.start, timeline.end
         isolated_backward = isolated.backward * calibrated.backward
-        slowed = calibrated.backward * np.divide(
+        slowdown = calibrated.backward * np.divide(
             timeline.backward, isolated_backward, out=np.ones_like(isolated_backward), where=isolated_backward > 0
         )
-        of_layers = times.layers_forward * calibrated.forward[:, None] + times.layers_backward * slowed[:, None]
+        of_layers = times.layers_forward * calibrated.forward[:, None] + times.layers_backward * slowdown[:, None]
         return Predicted(
             self.point,
             self.strategy.equation(prefetch=self.prefetch),
@@ -150,59 +150,59 @@ class Replicas:
             ),
             reading,
             latency_share(
-                collectives.followed_by(exchanged),
-                np.concatenate([end - start, exchanged.isolated], axis=-1),
-                np.concatenate([timeline.late, exchanged.isolated], axis=-1),
+                collectives.followed_by(exchanges),
+                np.concatenate([end - start, exchanges.isolated], axis=-1),
+                np.concatenate([timeline.lateness, exchanges.isolated], axis=-1),
             ),
             isolated.computing,
             np.asarray(
                 isolated.collectives.isolated.sum(-1)
                 + self.strategy.gathers * gathered.isolated.sum(-1)
-                + exchanged.isolated.sum(-1)
+                + exchanges.isolated.sum(-1)
             ),
             calibrated.backward / calibrated.forward if buckets and preset.overlaps else None,
-            _layer_table(layers, times, calibrated, slowed, buckets, start, end),
+            _layer_table(layers, times, calibrated, slowdown, buckets, start, end),
             waiting=self.waiting,
         )
 
     def isolated(self, buckets: Buckets, factors: Factors | None = None) -> IsolatedTimes | None:
         """Return the isolated parts, with `factors`, if any, in place of gradients; None if computing is unknown."""
-        times = self.times() if self.predictable else None
-        return None if times is None else self._isolated(times, buckets, factors)
+        times = self.times() if self.is_predictable else None
+        return None if times is None else self._isolated_times(times, buckets, factors)
 
     def buckets(self, backward: Ensemble, calibrated: Effects) -> list[list[int]]:
         """Return the layers of each message; buckets of a fixed size are those observed in training, if any were."""
         if calibrated.buckets is not None and self.preset.grouping == "fused":
             return calibrated.buckets
         sizes = self.summed_bytes()
-        merge = self._merge(sizes, backward) if self.preset.grouping == "merged" else None
-        return buckets(self.preset, sizes, merge, self.layers.names)
+        merge_layers = self._merge_function(sizes, backward) if self.preset.grouping == "merged" else None
+        return buckets(self.preset, sizes, merge_layers, self.layers.names)
 
     # --- parts that subclasses may override -------------------------------------------------------
 
-    def timeline(self, terms: Terms) -> Timeline:
+    def timeline(self, terms: IterationCosts) -> Timeline:
         """Return the timeline of passes and messages."""
         times, calibrated = terms.times, terms.calibrated
-        after_update = np.zeros(1 + REPLICATES) + calibrated.awaited_seconds(terms.gathered).sum(-1)
-        costs = self.costs(terms, after_update)
+        awaited_seconds = np.zeros(1 + REPLICATES) + calibrated.awaited_seconds(terms.gathered).sum(-1)
+        costs = self.costs(terms, awaited_seconds)
         earlier = times.backward * calibrated.backward * (1 - 1 / self.preset.accumulate)
         timeline = timelines.unsharded(
             costs, self.preset, prefetch=self.prefetch, earlier=earlier, forward=times.forward * calibrated.forward
         )
         return replace(
             timeline,
-            communication=timeline.communication + after_update,
-            exposed=timeline.exposed + after_update,
+            communication=timeline.communication + awaited_seconds,
+            exposed=timeline.exposed + awaited_seconds,
         )
 
-    def costs(self, terms: Terms, after_update: Ensemble) -> taskgraph.Costs:
+    def costs(self, terms: IterationCosts, awaited_seconds: Ensemble) -> taskgraph.Costs:
         """Return the costs of the mean worker, and of the slowest worker, for which all others wait.
 
         In these costs, the forward pass includes all passes before the last backward pass, and the update includes the
-        seconds `after_update` of messages.
+        `awaited_seconds` of messages.
         """
         times, calibrated = terms.times, terms.calibrated
-        factor = slowness(calibrated, waits=bool(terms.buckets) and self.strategy.waits)
+        factor = slowdowns(calibrated, waits=bool(terms.buckets) and self.strategy.waits)
         backward = times.backward_steps * calibrated.backward[:, None]
         earlier = backward.sum(-1) * (1 - 1 / self.preset.accumulate)
         return taskgraph.Costs(
@@ -211,7 +211,7 @@ class Replicas:
             forward=[factor * (times.forward * calibrated.forward + earlier) + self.handover_seconds(calibrated)],
             backward=np.moveaxis(factor[..., None] * backward / self.preset.accumulate, -1, 0),
             collectives=message_tasks(terms.buckets, terms.collectives, calibrated),
-            update=times.update * calibrated.update + after_update,
+            update=times.update * calibrated.update + awaited_seconds,
         )
 
     def summed_bytes(self) -> list[int]:
@@ -228,7 +228,7 @@ class Replicas:
         sizes = [sum(self.sizes(buckets))] if self.strategy.gathers and buckets else []
         return self.collectives(sizes, ALL_GATHER)
 
-    def exchanged(self) -> CollectiveTimes:
+    def exchanges(self) -> CollectiveTimes:
         """Return no collectives, as passes wait only for gradients and weights."""
         return self.collectives([])
 
@@ -240,8 +240,8 @@ class Replicas:
 
     def sizes(self, buckets: Buckets) -> list[int]:
         """Return the bytes of each message before compression."""
-        of_layer = self.layers.gradient_bytes
-        return [int(of_layer[list(members)].sum()) for members in buckets]
+        layer_bytes = self.layers.gradient_bytes
+        return [int(layer_bytes[list(members)].sum()) for members in buckets]
 
     def collectives(
         self, sizes: Sequence[float], operation: str = ALL_REDUCE, placement: Placement | None = None
@@ -249,16 +249,16 @@ class Replicas:
         """Return the isolated times of messages of `sizes` bytes before compression, among all workers or those of
         `placement`."""
         links, placement = self.cluster.links(self.point, operation), placement or self.point.placement
-        in_rounds = rounds(placement[0] * placement[1])
+        round_count = rounds(placement[0] * placement[1])
         if not sizes or links is None:
             unknown = np.full((1 + REPLICATES, len(sizes)), np.nan)
-            return CollectiveTimes(unknown, unknown, in_rounds)
+            return CollectiveTimes(unknown, unknown, round_count)
         latency, bandwidth = self._message_parts(links, sizes, placement)
-        co_run = None
-        both = (links.while_computing.longer, links.while_computing.work) if links.while_computing else ()
-        if both and all(of.at(*placement) is not None for of in both):
-            co_run = CoRunCost(*(np.add(*self._message_parts(of, sizes, placement)) for of in both))
-        return CollectiveTimes(latency, latency + bandwidth, in_rounds, co_run)
+        co_run_cost = None
+        co_run_fits = (links.while_computing.longer, links.while_computing.work) if links.while_computing else ()
+        if co_run_fits and all(of.at(*placement) is not None for of in co_run_fits):
+            co_run_cost = CoRunCost(*(np.add(*self._message_parts(of, sizes, placement)) for of in co_run_fits))
+        return CollectiveTimes(latency, latency + bandwidth, round_count, co_run_cost)
 
     def _message_parts(
         self, links: Communication, sizes: Sequence[float], placement: Placement
@@ -278,7 +278,7 @@ class Replicas:
         latency, bandwidth = (segments * of_one + of_rest for of_one, of_rest in zip(segment, last, strict=True))
         return latency, bandwidth
 
-    def _isolated(self, times: Times, buckets: Buckets, factors: Factors | None = None) -> IsolatedTimes:
+    def _isolated_times(self, times: Times, buckets: Buckets, factors: Factors | None = None) -> IsolatedTimes:
         sizes = self.sizes(buckets)
         layers, of_layers = self.layers, times.layers_forward + times.layers_backward
         backward = times.backward_steps.sum(-1)
@@ -288,7 +288,7 @@ class Replicas:
             update=times.update,
             matrix=matrix_seconds(layers, of_layers),
             fully_connected=fully_connected_seconds(layers, of_layers),
-            collectives=per_iteration(
+            collectives=iteration_times(
                 factors.times(sizes, self.collectives) if factors else self.summed(sizes),
                 self.preset,
                 self.point.ranks,
@@ -296,7 +296,7 @@ class Replicas:
             ),
         )
 
-    def _sharing_link(
+    def _reading_on_shared_link(
         self, base: Measured, buckets: Buckets, reading: Ensemble, factors: Factors | None
     ) -> tuple[Ensemble, Ensemble | float]:
         """Return t_io and a factor on messages, as they are if data and gradients share a link."""
@@ -309,7 +309,7 @@ class Replicas:
         gradients = traffic(links.over_nodes.at(workers), point.ranks, sizes)
         return self.cluster.data.sharing_link(base, reading, workers, point.worker_batch, gradients)
 
-    def _merge(self, gradient_bytes: Sequence[int], backward: Ensemble) -> MergeFunction | None:
+    def _merge_function(self, gradient_bytes: Sequence[int], backward: Ensemble) -> MergeFunction | None:
         """Return a function that merges layers into messages by the α-β model of links; None if it is unknown."""
         links = self.cluster.links(self.point)
         fit = links.at(*self.point.placement) if links else None
@@ -321,14 +321,14 @@ class Replicas:
             return None
         ready = taskgraph.gradients_ready(backward)[0]
 
-        def merge(order: Sequence[int]) -> list[list[int]]:
+        def merge_layers(order: Sequence[int]) -> list[list[int]]:
             sizes, complete = ([float(of[layer]) for layer in order] for of in (gradient_bytes, ready))
             return merged_groups(sizes, complete, alpha=float(shortest), beta=float(longest - shortest) / total_bytes)
 
-        return merge
+        return merge_layers
 
 
-def slowness(calibrated: Effects, *, waits: bool) -> Ensemble:
+def slowdowns(calibrated: Effects, *, waits: bool) -> Ensemble:
     """Return the slowdown of the mean worker, which is 1, and of the slowest worker, [2, 1 + REPLICATES]."""
     return np.stack(np.broadcast_arrays(np.ones(1 + REPLICATES), 1 + calibrated.straggling if waits else 1.0))
 
@@ -349,18 +349,18 @@ def fully_connected_seconds(layers: Layers, seconds: Ensemble) -> Ensemble:
     return np.asarray(seconds[:, layers.types == FULLY_CONNECTED].sum(-1))
 
 
-def latency_share(collectives: CollectiveTimes, seconds: Ensemble, late: Ensemble) -> Ensemble:
+def latency_share(collectives: CollectiveTimes, seconds: Ensemble, lateness: Ensemble) -> Ensemble:
     """Return the latency's share of the exposed communication; each message is weighted by its exposed part.
 
-    `seconds` are the times of the messages in training. `late` is the time from the end of the backward pass to the end
+    `seconds` are the times of the messages in training. `lateness` is the time from the backward pass's end to the end
     of each message, in which the message is exposed. Without communication the share is 0.
     """
-    exposed = np.clip(late, 0.0, seconds)
-    counted = np.where(exposed.sum(-1, keepdims=True) > 0, exposed, seconds)
+    exposed_seconds = np.clip(lateness, 0.0, seconds)
+    weights = np.where(exposed_seconds.sum(-1, keepdims=True) > 0, exposed_seconds, seconds)
     isolated = collectives.isolated
-    of_message = np.divide(collectives.latency, isolated, out=np.zeros_like(isolated), where=isolated != 0)
-    total = counted.sum(-1)
-    share: Ensemble = np.divide((counted * of_message).sum(-1), total, out=np.zeros_like(total), where=total != 0)
+    shares = np.divide(collectives.latency, isolated, out=np.zeros_like(isolated), where=isolated != 0)
+    total = weights.sum(-1)
+    share: Ensemble = np.divide((weights * shares).sum(-1), total, out=np.zeros_like(total), where=total != 0)
     return share
 
 
@@ -382,7 +382,7 @@ def _parts(seconds: Ensemble, *, copy: Ensemble, **known: Ensemble) -> Parts:
     )
 
 
-def _in_blocks(layers: Layers) -> npt.NDArray[np.bool_]:
+def _is_in_block(layers: Layers) -> npt.NDArray[np.bool_]:
     """Return whether each layer is in a block, by the layer's path."""
     within = tuple(f"{path}." for path in block_paths(layers.names, layers.gradient_bytes.tolist()) if path)
     return np.array([f"{name}.".startswith(within) for name in layers.names], dtype=np.bool_)
@@ -392,26 +392,26 @@ def _layer_table(
     layers: Layers,
     times: Times,
     calibrated: Effects,
-    slowed: Ensemble,
+    slowdown: Ensemble,
     buckets: Sequence[Sequence[int]],
     start: Ensemble,
     end: Ensemble,
 ) -> dict[str, object]:
-    """Return the predicted columns of layer_times, from the `slowed` backward pass and messages' `start` and `end`."""
-    of_layer = {layer: message for message, members in enumerate(buckets) for layer in members}
+    """Return the predicted columns of layer_times, from the backward `slowdown` and messages' `start` and `end`."""
+    message_of = {layer: message for message, members in enumerate(buckets) for layer in members}
     places = range(len(layers.names))
     return {
         "layer_index": places,
         "predicted_forward": times.layers_forward[0] * calibrated.forward[0],
-        "predicted_backward": times.layers_backward[0] * slowed[0],
+        "predicted_backward": times.layers_backward[0] * slowdown[0],
         **{
-            f"predicted_all_reduce_{side}": [at[0, of_layer[at_]] if at_ in of_layer else np.nan for at_ in places]
+            f"predicted_all_reduce_{side}": [at[0, message_of[at_]] if at_ in message_of else np.nan for at_ in places]
             for side, at in (("start", start), ("end", end))
         },
     }
 
 
-def per_iteration(collectives: CollectiveTimes, preset: Preset, ranks: int, computing: Ensemble) -> CollectiveTimes:
+def iteration_times(collectives: CollectiveTimes, preset: Preset, ranks: int, computing: Ensemble) -> CollectiveTimes:
     """Return the times per iteration of the `collectives` among `ranks`, with `computing` seconds in an iteration.
 
     A synchronous preset sends each collective once. An asynchronous one sends all weights or gradients in one message.

@@ -29,7 +29,7 @@ from stallpoint.strategies.presets import Preset, with_options
 from stallpoint.study.job_kind import as_list
 from stallpoint.study.workers import counts
 
-AS_MEASURED = "as measured"
+NO_CHANGE = "as measured"
 
 
 @dataclass(frozen=True)
@@ -82,14 +82,14 @@ class Scenario:
         link = self.link and f"link {1e6 * self.link.latency:g} µs, {self.link.bandwidth / 1e9:.3g} GB/s"
         factors = {name: getattr(self, name) for name in CHANGED_BY_FACTOR}
         changed = [f"{name.replace('_', ' ')} × {factor:g}" for name, factor in factors.items() if factor != 1]
-        ahead = "" if self.prefetch is None else f"prefetch {self.prefetch}" if self.prefetch else "no prefetch"
+        prefetch = "" if self.prefetch is None else f"prefetch {self.prefetch}" if self.prefetch else "no prefetch"
         readers = self.readers and f"{self.readers} reader{'s' if self.readers > 1 else ''}"
-        staged = "staged copies" if self.staged else ""
-        decoded = "decoded samples" if self.decoded else ""
+        copies = "staged copies" if self.staged else ""
+        decoding = "decoded samples" if self.decoded else ""
         workers = self.workers_per_node and f"{self.workers_per_node} workers per node"
-        later = self.message_latency and f"{1e3 * self.message_latency:g} ms more for each message"
-        named = (link, *changed, later, ahead, readers, self.storage, staged, decoded, workers, self.sync)
-        return ", ".join(name for name in named if name) or AS_MEASURED
+        delay = self.message_latency and f"{1e3 * self.message_latency:g} ms more for each message"
+        names = (link, *changed, delay, prefetch, readers, self.storage, copies, decoding, workers, self.sync)
+        return ", ".join(name for name in names if name) or NO_CHANGE
 
 
 CHANGED_BY_FACTOR = ("bandwidth", "latency", "compute_speed", "gradient_bytes", "batch", "straggling", "launches")
@@ -112,24 +112,24 @@ def scenarios(blocks: Iterable[Mapping[str, Any]]) -> list[Scenario]:
 
 def changed(cluster: Cluster, scenario: Scenario, hardware: str) -> Cluster:
     """Return `cluster` under `scenario`, for curves on `hardware`."""
-    links = cluster.communication
+    changed_links = cluster.communication
     if scenario.link:
-        measured, links = links, {}
+        measured, changed_links = changed_links, {}
         for preset in cluster.presets.values():
             for operation in preset.operations:
                 scheme = scheme_of(hardware, preset, operation)
                 known = measured.get(scheme)
                 link = nominal(law_name(scheme), latency=scenario.link.latency, bandwidth=scenario.link.bandwidth)
-                links[scheme] = replace(link, while_computing=known.while_computing if known else None)
+                changed_links[scheme] = replace(link, while_computing=known.while_computing if known else None)
     if (scenario.latency, scenario.bandwidth) != (1, 1):
-        links = {
+        changed_links = {
             scheme: link.changed(latency=scenario.latency, bandwidth=scenario.bandwidth)
-            for scheme, link in links.items()
+            for scheme, link in changed_links.items()
         }
     compute = _ChangedComputing(cluster.compute, scenario.compute_speed, scenario.gradient_bytes, scenario.launches)
-    unchanged = scenario.readers is None and not scenario.staged and not scenario.decoded
-    asked = (scenario.readers, scenario.staged, scenario.decoded)
-    data = cluster.data if unchanged else cluster.data.changed(*asked)
+    reads_unchanged = scenario.readers is None and not scenario.staged and not scenario.decoded
+    data_changes = (scenario.readers, scenario.staged, scenario.decoded)
+    changed_data = cluster.data if reads_unchanged else cluster.data.changed(*data_changes)
 
     def effects(point: Point, held_out: bool) -> Effects:
         known = cluster.effects(point, held_out)
@@ -143,7 +143,7 @@ def changed(cluster: Cluster, scenario: Scenario, hardware: str) -> Cluster:
             gathering=known.gathering.with_delay(scenario.message_latency),
         )
 
-    return replace(cluster, compute=compute, communication=links, data=data, effects=effects)
+    return replace(cluster, compute=compute, communication=changed_links, data=changed_data, effects=effects)
 
 
 @dataclass(frozen=True)
@@ -173,11 +173,11 @@ class _ChangedComputing:
         found = self.original.times(network, hardware, batch, prefetch=prefetch, without=without)
         if found is not None and self.launches != 1:
             twice = self.original.times(network, hardware, 2 * batch, prefetch=prefetch, without=without)
-            found = twice and _with_launches(found, twice, self.original.layers[network].types, self.launches)
+            found = twice and _scale_launches(found, twice, self.original.layers[network].types, self.launches)
         return found and found.scaled(1 / self.speed)
 
 
-def _with_launches(times: Times, twice: Times, types: npt.NDArray[np.str_], factor: float) -> Times:
+def _scale_launches(times: Times, twice: Times, types: npt.NDArray[np.str_], factor: float) -> Times:
     """Return `times` with kernel launches `factor` times as long; `twice` are the times with twice the mini-batch.
 
     A part of a layer's time does not depend on the mini-batch: twice its time minus its time with twice the mini-batch.
@@ -185,35 +185,35 @@ def _with_launches(times: Times, twice: Times, types: npt.NDArray[np.str_], fact
     it is limited by its median over layers without matrix products.
     """
     matrix = np.isin(types, MATRIX_LAYERS)
-    changed, saved = {}, {}
+    layer_seconds, pass_seconds = {}, {}
     for name in ("forward", "backward"):
         here, larger = (getattr(at, f"layers_{name}") for at in (times, twice))
-        fixed = np.clip(2 * here - larger, 0.0, here)
+        constants = np.clip(2 * here - larger, 0.0, here)
         others = ~matrix & (here[0] > 0)
-        usual = np.median(fixed[:, others], axis=-1, keepdims=True) if others.any() else np.zeros((len(here), 1))
-        started = (1 - factor) * np.where(matrix, np.minimum(fixed, usual), fixed)
-        changed[f"layers_{name}"] = here - started
+        usual = np.median(constants[:, others], axis=-1, keepdims=True) if others.any() else np.zeros((len(here), 1))
+        saved_seconds = (1 - factor) * np.where(matrix, np.minimum(constants, usual), constants)
+        layer_seconds[f"layers_{name}"] = here - saved_seconds
         # In disturbed records a pass may be shorter than the sum of its layers; it is kept at 0 or above.
-        saved[name] = np.maximum(getattr(times, name) - started.sum(-1), 0.0)
-    return replace(times, **changed, **saved)
+        pass_seconds[name] = np.maximum(getattr(times, name) - saved_seconds.sum(-1), 0.0)
+    return replace(times, **layer_seconds, **pass_seconds)
 
 
 def predict(
-    cluster: Cluster, curve: CurvePoints, scenario: Scenario, nodes: Iterable[int], *, only: int | None = None
+    cluster: Cluster, curve: CurvePoints, scenario: Scenario, nodes: Iterable[int], *, only_ranks: int | None = None
 ) -> CurvePoints | None:
     """Return the curve predicted under `scenario`; None if its mini-batch on the fewest workers is no integer.
 
-    With `only`, no other worker count is predicted. The ``points`` of the result are the measured points of `curve`
+    With `only_ranks`, no other count is predicted. The ``points`` of the result are the measured points of `curve`
     with the labels of the scenario, but unchanged times. Beyond measured counts the model's error is that of `curve`.
     """
     points = {n: (measured, changed_point(measured.point, scenario)) for n, measured in curve.points.items()}
-    renamed = [replace(measured, point=point) for measured, point in points.values() if point is not None]
-    if curve.base not in {measured.point.ranks for measured in renamed}:
+    relabelled = [replace(measured, point=point) for measured, point in points.values() if point is not None]
+    if curve.base not in {measured.point.ranks for measured in relabelled}:
         return None
-    elsewhere = changed(cluster, scenario, curve.origin.hardware)
+    other_cluster = changed(cluster, scenario, curve.origin.hardware)
     per_node = scenario.workers_per_node or curve.per_node
-    found = DagModel(elsewhere).curve(renamed, counts(nodes, per_node), held_out=False, only=only)
-    return replace(found, predicted={n: one.times(curve.carry(n)) for n, one in found.predicted.items()})
+    found = DagModel(other_cluster).curve(relabelled, counts(nodes, per_node), held_out=False, only_ranks=only_ranks)
+    return replace(found, predicted={n: one.times(curve.correction(n)) for n, one in found.predicted.items()})
 
 
 def changed_point(point: Point, scenario: Scenario) -> Point | None:
@@ -241,7 +241,7 @@ def changed_point(point: Point, scenario: Scenario) -> Point | None:
 
 # --- variants of presets --------------------------------------------------------------------------
 
-RAISED = 4
+RAISE = 4
 """Factor on settings that remedies raise: mini-batch, accumulated mini-batches, readers, bucket size."""
 FUSED_BYTES = 25 * 2**20
 """Bucket size for presets without fusion: the default of DistributedDataParallel."""
@@ -256,11 +256,11 @@ class Variant:
     preset: Preset
 
 
-def variants(used: Mapping[str, Preset], taken: Collection[str]) -> dict[str, Variant]:
+def variants(used_presets: Mapping[str, Preset], taken: Collection[str]) -> dict[str, Variant]:
     """Return the variants of the `used` presets, by names that are not `taken`."""
     return {
         name: Variant(like, changes, varied)
-        for like, preset in used.items()
+        for like, preset in used_presets.items()
         for suffix, changes in _preset_changes(preset)
         if (name := f"{like}-{suffix}") not in taken and (varied := _changed_preset(preset, changes))
     }
@@ -270,7 +270,7 @@ def _preset_changes(preset: Preset) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield the changes of a preset: each is the suffix of a name, and changed fields."""
     if not (preset.communicates and preset.synchronous):
         return
-    for changes in preset.strategy.variants(RAISED, FUSED_BYTES):
+    for changes in preset.strategy.variants(RAISE, FUSED_BYTES):
         yield _name_suffix(*list(changes.items())[-1]), dict(changes)
 
 

@@ -11,7 +11,7 @@ from typing_extensions import override
 from stallpoint.base.statistics import REPLICATES
 from stallpoint.models import taskgraph
 from stallpoint.models.iteration import timeline as timelines
-from stallpoint.models.iteration.replicas import Buckets, Replicas, Terms, message_tasks, slowness
+from stallpoint.models.iteration.replicas import Buckets, IterationCosts, Replicas, message_tasks, slowdowns
 from stallpoint.models.iteration.timeline import Timeline
 from stallpoint.models.terms import effects
 from stallpoint.models.terms.effects import CollectiveTimes, Factors, IsolatedTimes
@@ -30,12 +30,12 @@ class ShardedIteration(Replicas):
             return isolated
         gathered, reading = self.gathered(buckets), np.zeros(1 + REPLICATES)
         known = effects.MEASURED_CO_RUN if gathered.co_run else effects.NONE
-        terms = Terms(times, reading, isolated.collectives, gathered, self.exchanged(), buckets, known)
+        terms = IterationCosts(times, reading, isolated.collectives, gathered, self.exchanges(), buckets, known)
         passes = timelines.sharded(self._costs(terms), self.preset, prefetch=True, blocks=[])
         return replace(isolated, forward=passes.forward, backward=passes.backward, gathered=gathered)
 
     @override
-    def timeline(self, terms: Terms) -> Timeline:
+    def timeline(self, terms: IterationCosts) -> Timeline:
         """Return the timeline of the task graph with these terms."""
         if not terms.buckets:
             return super().timeline(terms)
@@ -58,18 +58,18 @@ class ShardedIteration(Replicas):
         """Return the all-gathers of each message's weights."""
         return self.collectives(self.sizes(buckets), ALL_GATHER, self.strategy.group(self.point.placement))
 
-    def _costs(self, terms: Terms) -> taskgraph.ShardedCosts:
+    def _costs(self, terms: IterationCosts) -> taskgraph.ShardedCosts:
         """Return the costs of the task graph: each layer's times in one pass, of the mean and the slowest worker."""
         times, calibrated = terms.times, terms.calibrated
-        factor = slowness(calibrated, waits=True)[..., None] / self.preset.accumulate
+        factor = slowdowns(calibrated, waits=True)[..., None] / self.preset.accumulate
         blocks = [sorted(members) for members in terms.buckets]
-        gathering = replace(calibrated, co_running=calibrated.gathering, after=calibrated.gathering)
+        gathering_effects = replace(calibrated, co_running=calibrated.gathering, after=calibrated.gathering)
         return taskgraph.ShardedCosts(
             read=terms.reading,
             copy=times.host_to_device + self.handover_seconds(calibrated),
             forward=np.moveaxis(factor * times.forward_steps * calibrated.forward[:, None], -1, 0),
             backward=np.moveaxis(factor * times.backward_steps * calibrated.backward[:, None], -1, 0),
-            gathers=message_tasks(blocks, terms.gathered, gathering)[::-1],
+            gathers=message_tasks(blocks, terms.gathered, gathering_effects)[::-1],
             reduces=message_tasks(blocks, terms.collectives, calibrated)[::-1],
             update=times.update * calibrated.update,
         )

@@ -31,7 +31,7 @@ LAYER_COLUMNS = ("layer", "gradient_bytes", "worker_batch", "forward", "backward
 """Columns of the table of layers: a row for each layer, in forward order, at each worker's mini-batch; bytes and s."""
 MESSAGE_COLUMNS = ("nodes", "ranks", "message_bytes", "seconds")
 """Columns of the table of messages: a row for each timed all-reduce; bytes and s."""
-_NAME = "tabled"
+_LABEL = "tabled"
 
 
 def predicted_curve(
@@ -59,9 +59,9 @@ def predicted_curve(
     links = communication.fit(_timed(messages, preset), seed=0)
     cluster = Cluster(computing, links, LocalData(), {preset.scheme: preset})
     scaling = "strong" if strong else "weak"
-    point = Point(_NAME, _NAME, "", scaling, preset.scheme, 0, batch, workers_per_node, 1, 1, batch, batch)
-    single_worker = Measured(point, (), Parts(iteration_time=np.full(1 + REPLICATES, np.nan)), composed=True)
-    return DagModel(cluster).curve([single_worker], workers, held_out=False).model
+    point = Point(_LABEL, _LABEL, "", scaling, preset.scheme, 0, batch, workers_per_node, 1, 1, batch, batch)
+    single_worker_point = Measured(point, (), Parts(iteration_time=np.full(1 + REPLICATES, np.nan)), composed=True)
+    return DagModel(cluster).curve([single_worker_point], workers, held_out=False).model
 
 
 @dataclass(frozen=True)
@@ -80,16 +80,16 @@ class TabledComputing:
         sizes = table.drop_duplicates("layer")["gradient_bytes"].to_numpy(dtype=np.int64)
         rows = table.assign(repeat=table.get("repeat", 0))
         times = []
-        for batch, here in groups(rows, "worker_batch"):
-            of_layers = here.pivot_table(["forward", "backward"], "repeat", "layer")
-            wide = of_layers.reindex(columns=pd.MultiIndex.from_product([("forward", "backward"), names]))
-            if wide.isna().any(axis=None):
+        for batch, batch_rows in groups(rows, "worker_batch"):
+            of_layers = batch_rows.pivot_table(["forward", "backward"], "repeat", "layer")
+            times_by_layer = of_layers.reindex(columns=pd.MultiIndex.from_product([("forward", "backward"), names]))
+            if times_by_layer.isna().any(axis=None):
                 raise InputError(
                     f"layers: at worker_batch {batch} a repeat lacks a layer; give all of {', '.join(names)}"
                 )
-            times.append(bootstrap(wide, wide.index, generator(0, "layers", batch), np.mean))
+            times.append(bootstrap(times_by_layer, times_by_layer.index, generator(0, "layers", batch), np.mean))
         curve = BatchTimes(sorted(set(rows["worker_batch"])), np.stack(times, axis=1))
-        return cls({_NAME: Layers(names, np.full(len(names), _NAME), sizes)}, curve, update)
+        return cls({_LABEL: Layers(names, np.full(len(names), _LABEL), sizes)}, curve, update)
 
     def times(
         self, network: str, hardware: str, batch: int, *, prefetch: int, without: Collection[str] = ()
@@ -106,7 +106,7 @@ class TabledComputing:
 def _timed(messages: pd.DataFrame, preset: Preset) -> pd.DataFrame:
     """Return the messages as rows of the table collectives."""
     known: dict[str, str | int] = {
-        "cell": "", "hardware": _NAME, "backend": preset.communicator, "reduction": preset.scheme,
+        "cell": "", "hardware": _LABEL, "backend": preset.communicator, "reduction": preset.scheme,
         "operation": ALL_REDUCE, "repeat": 0, "rank": 0, "visit": 0, "warmup": False, "calls": 1,
     }  # fmt: skip
     rows = messages.assign(**{name: value for name, value in known.items() if name not in messages})

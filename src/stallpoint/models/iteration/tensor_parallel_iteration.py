@@ -9,7 +9,7 @@ from typing_extensions import override
 
 from stallpoint.base.statistics import REPLICATES
 from stallpoint.models.iteration import timeline as timelines
-from stallpoint.models.iteration.replicas import Replicas, Terms, slowness
+from stallpoint.models.iteration.replicas import IterationCosts, Replicas, slowdowns
 from stallpoint.models.iteration.timeline import Timeline
 from stallpoint.models.terms.compute import Times
 from stallpoint.models.terms.effects import CollectiveTimes
@@ -28,17 +28,17 @@ class TensorParallelIteration(Replicas):
         times, shares = self.worker_times(self.point.worker_batch, without), self._shares()
         if times is None or not shares:
             return times
-        everyone = self.worker_times(self.point.global_batch, without)
-        shared = times.with_layer_shares(everyone or times.scaled(self.point.ranks), shares)
+        global_batch_times = self.worker_times(self.point.global_batch, without)
+        shared = times.with_layer_shares(global_batch_times or times.scaled(self.point.ranks), shares)
         return replace(shared, update=times.update * self._kept(shares))
 
     @override
-    def timeline(self, terms: Terms) -> Timeline:
+    def timeline(self, terms: IterationCosts) -> Timeline:
         """Return the timeline of the task graph with these terms."""
         times, calibrated = terms.times, terms.calibrated
         costs = self.costs(terms, np.zeros(1 + REPLICATES))
-        forward = slowness(calibrated, waits=True)[..., None] * times.forward_steps * calibrated.forward[:, None]
-        gathers, scatters = np.split(calibrated.awaited_seconds(terms.exchanged).T, 2)
+        forward = slowdowns(calibrated, waits=True)[..., None] * times.forward_steps * calibrated.forward[:, None]
+        gathers, scatters = np.split(calibrated.awaited_seconds(terms.exchanges).T, 2)
         costs = replace(
             costs,
             copy=times.host_to_device + self.handover_seconds(calibrated),
@@ -54,7 +54,7 @@ class TensorParallelIteration(Replicas):
         return [0 if layer in split else size for layer, size in enumerate(super().summed_bytes())]
 
     @override
-    def exchanged(self) -> CollectiveTimes:
+    def exchanges(self) -> CollectiveTimes:
         """Return the all-gathers of the layers' inputs, then the reduce-scatters of their gradients."""
         sizes = [self.point.global_batch * size for size in self._input_bytes().values()]
         gathers, scatters = (self.collectives(sizes, operation) for operation in (ALL_GATHER, REDUCE_SCATTER))

@@ -30,7 +30,7 @@ class Timeline:
     """Start of each gradient message, since the end of the forward passes, [1 + REPLICATES, messages]; `end`
     likewise."""
     end: Ensemble
-    late: Ensemble
+    lateness: Ensemble
     """Time from the end of the backward pass to the end of each message; the full time if the pass awaits it."""
 
 
@@ -47,16 +47,16 @@ def unsharded(
     backward = schedule.end["backward 1 of 1"][0] - begin
     names = [f"{message.name} of 1" for message in costs.collectives]
     start, end = (_seconds_since(begin, at, names) for at in (schedule.start, schedule.end))
-    late = end - backward[:, None]
+    lateness = end - backward[:, None]
     return Timeline(
         seconds=schedule.end["update of 1"] - schedule.end["update of 0"],
         forward=forward,
         backward=backward,
-        exposed=np.maximum(late[:, -1], 0.0) if names else np.zeros(1 + REPLICATES),
+        exposed=np.maximum(lateness[:, -1], 0.0) if names else np.zeros(1 + REPLICATES),
         communication=(end - start).sum(-1),
         start=start,
         end=end,
-        late=late,
+        lateness=lateness,
     )
 
 
@@ -64,9 +64,9 @@ def sharded(costs: taskgraph.ShardedCosts, preset: Preset, *, prefetch: bool, bl
     """Return the timeline of sharded weights; `blocks` are in the order of sending."""
     tasks = taskgraph.sharded_tasks(costs, preset, prefetch=prefetch)
     schedule = taskgraph.schedule(tasks)
-    of = partial(_total_seconds, tasks, schedule)
+    seconds_of = partial(_total_seconds, tasks, schedule)
     begin = np.maximum(schedule.end["copy of 1"][0], schedule.end["update of 0"][0])
-    forward, backward = of("forward"), of("backward")
+    forward, backward = seconds_of("forward"), seconds_of("backward")
     names = [f"reduce-scatter {block + 1} of 1" for block in blocks]
     start, end = (_seconds_since(begin + forward, at, names) for at in (schedule.start, schedule.end))
     passes = schedule.start["update of 1"][0] - begin
@@ -75,10 +75,10 @@ def sharded(costs: taskgraph.ShardedCosts, preset: Preset, *, prefetch: bool, bl
         forward=forward,
         backward=backward,
         exposed=np.maximum(passes - forward - backward, 0.0),
-        communication=of("gather", "reduce-scatter"),
+        communication=seconds_of("gather", "reduce-scatter"),
         start=start,
         end=end,
-        late=end - start,
+        lateness=end - start,
     )
 
 
@@ -86,9 +86,9 @@ def tensor_parallel(costs: taskgraph.Costs, preset: Preset, *, prefetch: bool) -
     """Return the timeline of layers split by outputs, whose passes wait for gathered inputs."""
     tasks = taskgraph.iteration_tasks(costs, preset, prefetch=prefetch)
     schedule = taskgraph.schedule(tasks)
-    of = partial(_total_seconds, tasks, schedule)
+    seconds_of = partial(_total_seconds, tasks, schedule)
     begin = np.maximum(schedule.end["copy of 1"][0], schedule.end["update of 0"][0])
-    forward, backward = of("forward"), of("backward")
+    forward, backward = seconds_of("forward"), seconds_of("backward")
     backward_start = schedule.start[f"backward {len(costs.backward)} of 1"][0]
     names = [f"{message.name} of 1" for message in costs.collectives]
     start, end = (_seconds_since(backward_start, at, names) for at in (schedule.start, schedule.end))
@@ -97,10 +97,10 @@ def tensor_parallel(costs: taskgraph.Costs, preset: Preset, *, prefetch: bool) -
         forward=forward,
         backward=backward,
         exposed=np.maximum(schedule.start["update of 1"][0] - begin - forward - backward, 0.0),
-        communication=of("all-gather", "reduce-scatter", "all-reduce"),
+        communication=seconds_of("all-gather", "reduce-scatter", "all-reduce"),
         start=start,
         end=end,
-        late=end - (schedule.end["backward 1 of 1"][0] - backward_start)[:, None],
+        lateness=end - (schedule.end["backward 1 of 1"][0] - backward_start)[:, None],
     )
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
-from stallpoint.models.answers.feeding import BUSY
+from stallpoint.models.answers.feeding import BUSY_SHARE
 from stallpoint.report.charts import Drawing, NoData, Tables, axes, marks, shapes, theme
 from stallpoint.report.charts.labels import (
     arrange,
@@ -27,7 +27,7 @@ from stallpoint.text import number
 CELLS = "train cells with scaling strong or weak"
 MIN_WAIT = 1.0
 """Wait [% of the iteration] that counts; if all waits are shorter, all curves share one panel."""
-MAX_BUSY_WAIT = 100 * (1 - BUSY)
+MAX_BUSY_WAIT = 100 * (1 - BUSY_SHARE)
 """Wait [% of the iteration] above which workers are not kept busy."""
 
 
@@ -80,7 +80,7 @@ def _longest_wait(tables: Tables) -> str:
     frame = frame[frame["utilisation"].notna()]
     if frame.empty:
         return ""
-    starving_rows = frame[frame["utilisation_high"] < BUSY]
+    starving_rows = frame[frame["utilisation_high"] < BUSY_SHARE]
     measured = frame[frame["basis"] == "measured"]
     if len(starving_rows):
         first: Any = smallest_row(starving_rows, "ranks")
@@ -138,7 +138,7 @@ def _missing_readers(tables: Tables) -> str:
         readers_words = f"{number(row['readers_needed'], 2)} readers for b = {row['worker_batch']}"
         subject = f"{row['network']} from {row['storage']} needs {readers_words} on each worker"
         return f"{subject} at {placement_in_words(row)}, and has {row['readers']}"
-    starving_rows = frame[~has_readers & (frame["utilisation_high"] < BUSY)]
+    starving_rows = frame[~has_readers & (frame["utilisation_high"] < BUSY_SHARE)]
     if len(starving_rows):
         row = largest_row(starving_rows, "readers_needed")
         needed = math.ceil(row["readers_needed"])
