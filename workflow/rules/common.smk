@@ -194,7 +194,9 @@ def all_traces(wildcards):
 
 def of_cell(kind, value):
     """Function from wildcards (the cell's axes, in their order) to a value of the cell that they name."""
-    cells = {tuple(str(getattr(cell, axis)) for axis in cell.axes): cell for cell in STUDY.cells_of_kind(kind)}
+    cells = {
+        tuple(str(getattr(cell, axis)) for axis in cell.axes): cell for cell in STUDY.cells_of_kind(kind)
+    }
 
     def lookup_cell(wildcards):
         try:

@@ -8,7 +8,9 @@ localrules:
 rule prepare_storage:
     input:
         # Entries of one set (staged, and where it is) one after the other; what is converted, after what it is made of.
-        lambda wildcards: [f"{RESULTS}/storage/{name}.json" for name in STUDY.entries_made_before(wildcards.storage)],
+        lambda wildcards: [
+            f"{RESULTS}/storage/{name}.json" for name in STUDY.entries_made_before(wildcards.storage)
+        ],
     output:
         manifest=f"{RESULTS}/storage/{{storage}}.json",
     log:
