@@ -127,8 +127,7 @@ _NODE_RANGES = re.compile(r"([^\[]*)\[([\d,-]+)\](.*)")
 
 
 class Names:
-    """Placeholders for private names: those of `nodes` and `users`, and absolute paths, which become relative to
-    `root`.
+    """Placeholders for the names of `nodes` and `users`. Absolute paths become relative to `root`.
 
     Nodes are numbered in natural order, so that tables sorted by node keep their order. Nodes keep their names if every
     name is ``node`` and a number.
@@ -157,14 +156,14 @@ class Names:
         return self.nodes.get(name, self.text(name))
 
     def node_list(self, text: str) -> str:
-        """Return the path relative to the root. Folders outside the root are numbered: ``path1``, ``path2``, ..."""
+        """Return a node list of Slurm with placeholders. Unknown nodes are only counted: ``node1,2 more``."""
         names = list(expand_nodes(text))
         placeholders = sorted(sorted({self._words[name] for name in names if name in self._words}), key=sort_key)
         unknown_names_count = sum(name not in self._words for name in names)
         return ",".join([*placeholders, *([f"{unknown_names_count} more"] if unknown_names_count else [])])
 
     def path(self, path: str) -> str:
-        """Return a node list of Slurm with placeholders. Nodes without one are only counted: ``node1,2 more``."""
+        """Return the path relative to the root. Folders outside the root are numbered: ``path1``, ``path2``, ..."""
         if not path.startswith("/") and ".." not in PurePosixPath(path).parts:
             return self._without_words(path)
         absolute_path = PurePosixPath(os.path.normpath(self._root / path))

@@ -112,7 +112,7 @@ class MeasuredRun:
 
     @property
     def ended(self) -> datetime:
-        """Return the end of the last cell."""
+        """Return the time when the last cell ended."""
         found: datetime = max(cell["started"] + timedelta(seconds=cell["duration"]) for cell in self.cells)
         return found
 
@@ -123,7 +123,7 @@ class MeasuredRun:
 
 
 def run_of(folder: Path, cells: Mapping[str, Any]) -> MeasuredRun:
-    """Return the run whose records are below `folder`; the keys of `cells` are the cells' folders inside it."""
+    """Return the run recorded below `folder`. The keys of `cells` are the cells' folders, relative to `folder`."""
     folders = [folder / cell for cell in cells]
     runs = [
         {**row, "folder": str(file.parent.relative_to(folder))}
@@ -294,7 +294,7 @@ def _run(study: Study, run: MeasuredRun, folder: Path, machines: Sequence[Entity
 
 
 def _machines(run: MeasuredRun) -> Iterator[Entity]:
-    """Yield an entity with the recorded properties of each hardware entry."""
+    """Yield an entity for each hardware, with the recorded properties of its machines."""
     hardware_of = {cell["cell"]: cell["hardware"] for cell in run.cells}
     rows: dict[str, list[Mapping[str, Any]]] = {}
     for row in run.environments.to_pylist():

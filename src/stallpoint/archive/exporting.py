@@ -31,8 +31,8 @@ _COLUMNS = ["layer", "forward", "backward", "communication", "gradient_bytes"]
 def export_trace(records: Path, folder: Path) -> None:
     """Write the cell in the folder `records` as layer-wise traces to `folder`: ``rank0.txt``, ``rank1.txt``, ...
 
-    A trace has every iteration after the warm-up (100 in published traces: set ``iterations``). ``study.yaml`` imports
-    the traces and adds what they lack. It can be run unchanged, or its entry copied to another study.
+    A trace has every iteration after the warm-up; published traces have 100 iterations. The file ``study.yaml`` is a
+    study that imports the traces and adds what they lack. It runs unchanged. Its entry also works in another study.
     """
     run = train_records(records)
     trace = TrainRecords(run.cell, _without_warmup(run.iterations), _without_warmup(run.layers), run.nodes)
@@ -80,7 +80,7 @@ def _study(run: TrainRecords, files: list[str]) -> str:
     }
     if cell.prefetch:
         trace["read"] = _seconds((iterations["read"] + iterations["decode"]) / cell.readers)
-    # A trace has a communication time for each layer, as with these presets.
+    # A trace has a communication time for each layer. Both presets send each layer by itself.
     trace["sync"] = "wfbp" if preset_from(cell.preset).overlaps else "naive"
     if cell.scaling == "compute":
         del trace["sync"]

@@ -1,6 +1,6 @@
 """Import of other programs' files, as raw records like those of a measured cell.
 
-Trace files have no layer types: they follow from the names of layers. The rules know Caffe's names
+Trace files have no layer types. A layer's type is derived from its name. The rules know Caffe's names
 (``inception_3a/relu_1x1``, ``bn2a_branch2a``, ``loss3/classifier``) and those of stallpoint's own convolutional
 networks (``inception_3a.conv_1x1.conv``, ``layer1.0.bn2``).
 """
@@ -85,7 +85,7 @@ def _collectives(cell: ImportedCollectivesCell) -> Iterator[Recorder]:
 
 
 def _samples(sizes: Sequence[int], counts: Counter[int]) -> list[int]:
-    """Return each message's sample number: how many of its size came before. The `counts` by size are updated."""
+    """Return the sample number of each message: the number of earlier messages of its size. Updates `counts`."""
     found = []
     for size in sizes:
         found.append(counts[size])
@@ -138,7 +138,7 @@ def _layer_collectives(cell: ImportedCollectivesCell) -> Iterator[Recorder]:
 
 
 def _check_workers(cell: ImportedTrainCell, iteration: TracedIteration, file: str) -> None:
-    """Raise `InputError` if layers of several workers do not communicate, or those of a single worker do."""
+    """Raise `InputError` if layers communicate although the cell has one worker, or do not although it has several."""
     has_communication = any(layer.communication for layer in iteration.layers)
     if has_communication != (cell.ranks > 1):
         problem = "layers communicate" if has_communication else "no layer communicates"
@@ -172,9 +172,9 @@ def _first_layers(file: str) -> Sequence[TracedLayer]:
 def compose(cell: ImportedTrainCell, iteration: TracedIteration) -> tuple[dict[str, float], dict[str, list[Any]]]:
     """Return one traced iteration: columns of `ITERATIONS`, and columns of `LAYERS` as lists (an entry for each layer).
 
-    A trace has durations of tasks but no starts. The tasks are therefore taken as consecutive, and all-reduces start
-    when the DAG model says (Shi et al., eq. (2) or (4)). If the study gives a measured iteration time, it determines
-    the exposed communication of every iteration whose tasks are not longer.
+    A trace has durations of tasks but no starts. The tasks are therefore taken as consecutive. The DAG model determines
+    when all-reduces start (Shi et al., eq. (2) or (4)). If the study gives a measured iteration time, the exposed
+    communication is the part of this time that the other tasks leave.
     """
     layers = iteration.layers
     forward, backward, communication = (
@@ -237,7 +237,7 @@ def _buckets(layers: Sequence[TracedLayer]) -> dict[str, list[int]]:
 
 
 def _values_of_layers(layers: Sequence[TracedLayer], attribute: str, values: Any) -> list[float | None]:
-    """Return each layer's entry of `values`; None for layers whose attribute `attribute` is zero."""
+    """Return `values`, which has one value for each layer, with None for layers whose `attribute` is zero."""
     return [float(value) if getattr(layer, attribute) else None for layer, value in zip(layers, values, strict=True)]
 
 

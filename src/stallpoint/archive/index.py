@@ -46,7 +46,7 @@ class _OwnNetwork(Struct, forbid_unknown_fields=True):
 
 
 class _Schema(Struct):
-    """Schema of an index read from an archive: names are valid in paths, and no path leaves its folder."""
+    """Schema of an index read from an archive. Names are valid parts of paths, and no path contains ``..``."""
 
     study: _NameText
     hardware: dict[_NameText, _PositiveInt]
@@ -175,7 +175,7 @@ def open_archive(path: Path, where: str) -> Iterator[zipfile.ZipFile]:
         raise InputError(f"{where}: there is no file {path}") from None
     except IsADirectoryError:
         raise InputError(f"{where}: {path} is a folder; name the zip that `snakemake archive` wrote") from None
-    except (RuntimeError, NotImplementedError) as error:  # encrypted, or compressed by an unknown method
+    except (RuntimeError, NotImplementedError) as error:  # an encrypted zip, or an unknown compression
         raise InputError(f"{where}: {path} cannot be read: {error}; `snakemake archive` writes plain zips") from None
     except (zipfile.BadZipFile, zipfile.LargeZipFile, EOFError, OSError) as error:
         raise InputError(f"{where}: {path} is not a zip, or damaged: {error}") from None

@@ -139,7 +139,7 @@ def _describe(folder: Path, study: Study, names: str) -> None:
 
 
 def _kept_names(study: Study) -> set[str]:
-    """Return the names that the author chose for parts of the study. They stay, even if a node or user has one too."""
+    """Return the names that the author chose for parts of the study. They stay, even if a node or user is called so."""
     sections = ("hardware", "storage", "networks", "presets", "external_tables")
     return {study.name, *study.available, *(name for section in sections for name in study.config[section])}
 
@@ -224,7 +224,7 @@ def cell_records(study: Study) -> Iterator[tuple[Path, Cell]]:
 
 
 def stage(study: Study, workflow: Path, folder: Path, names: Names | None, *, drawn_files: Iterable[str] = ()) -> None:
-    """Write workflow, configuration, records, results and index below `folder`, with placeholders for `names`, if any.
+    """Write workflow, configuration, records, results and index below `folder`; `names` replaces private names in them.
 
     `workflow` is the folder of the workflow's files. Results in `drawn_files` are not copied, as they contain private
     names.

@@ -5,8 +5,8 @@ microseconds, and metadata events (``ph`` M) that name and order processes and t
 its lanes are threads:
 
 - *iterations*: each iteration from its start to the end of its update;
-- *data*: the wait for the mini-batch and its copy to the device. Arguments of the wait are the times of reading and
-decoding, summed over samples, as records do not say when readers worked ahead;
+- *data*: the wait for the mini-batch and its copy to the device. The event of the wait also states the
+times of reading and decoding, as sums over samples: records do not say when readers worked ahead;
 - *compute*: forward and backward pass with their layers inside, the wait for gradients and the model update;
 - *communication*: each all-reduce, with its bytes; further lanes where several are under way at once.
 
@@ -58,7 +58,7 @@ def events(run: TrainRecords) -> Iterator[Event]:
 
 @dataclass(frozen=True)
 class _IterationOrigin:
-    """Rank and start of an iteration, which make its relative times absolute."""
+    """Rank and start of an iteration. Adding the start makes the iteration's relative times absolute."""
 
     rank: int
     start: float

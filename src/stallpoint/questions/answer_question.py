@@ -231,7 +231,7 @@ def _precision(answer: Answer) -> str:
 
 
 def _curve_in_words(answer: Answer) -> str:
-    """Return the name of the answer's curve: scaling, mini-batch, preset, storage, and in what else rivals differ."""
+    """Return the answer's curve in words: its scaling, mini-batch, preset and storage, and how many rivals it has."""
     one = answer.curve
     per_node = f"{one['workers_per_node']} workers per node" if one["workers_per_node"] > 1 else ""
     prefetch = prefetch_in_words(one) if "prefetch" in answer.differing else ""
@@ -240,7 +240,7 @@ def _curve_in_words(answer: Answer) -> str:
 
 
 def rivals_in_words(answer: Answer) -> str:
-    """Return ``, the fastest of 4 curves, though 1 may be as fast``, or its first half; empty without rivals."""
+    """Return ``, the fastest of 4 curves``, if needed with ``, though 1 may be as fast``; empty without rivals."""
     if len(answer.rivals) == 1:
         return ""
     rivals = f", though {answer.rivals_as_fast} may be as fast" if answer.rivals_as_fast else ""

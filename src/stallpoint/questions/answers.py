@@ -1,4 +1,4 @@
-"""Answers: the fastest of competing curves, for each network on each hardware entry, with its measured points."""
+"""Answers: the fastest of competing curves, for each network on each hardware, with its measured points."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Answer:
 
     @property
     def point(self) -> MeasuredCount | None:
-        """The measured point of the verdict: the largest count, the stall, or the double of an undecided count."""
+        """The measured point at the verdict's worker count, or if undecided, preferably at the double of this count."""
         points = {one.ranks: one for one in self.measured[1:]}
         ranks = int(self.curve["verdict_ranks"])
         for wanted in (2 * ranks, ranks) if self.curve["verdict"] == Verdict.UNDECIDED else (ranks, 2 * ranks):
@@ -72,7 +72,7 @@ class Answer:
 
     @property
     def loss(self) -> LargestLoss | None:
-        """The largest measured loss at the verdict's point; for a stalling curve, that at the next measured count."""
+        """The largest measured loss at the verdict's point, or for a stalling curve, at the next measured count."""
         rows = [row for row in self.curve.of("causes") if row["basis"] == "measured"]
         counts = sorted({int(row["ranks"]) for row in rows})
         if self.point is None or not counts:
@@ -90,7 +90,7 @@ class Answer:
 
 
 def answers(curves: Sequence[CurveRows]) -> list[Answer]:
-    """Return an answer for each group of competing curves: stalls first, then undecided, each network's together."""
+    """Return an answer for each group of competing curves, network by network, with stalls first in each network."""
     found = [Answer(leading(rivals), rivals) for rivals in _competing_curves(curves)]
     found.sort(key=lambda one: list(Verdict).index(one.curve["verdict"]))
     networks = unique_names(one.curve["network"] for one in found)
@@ -124,14 +124,14 @@ def leading(curves: Sequence[CurveRows]) -> CurveRows:
 
 
 def _fastest_count(measured: Sequence[MeasuredCount]) -> MeasuredCount | None:
-    """Return the measured number of workers with the largest throughput; None without any."""
+    """Return the measured number of workers with the largest throughput; None if nothing was measured."""
     return max(measured, key=lambda at: at.rate.value, default=None)
 
 
 def _rival_curves(
     best: Sequence[MeasuredCount], curves: Sequence[Sequence[MeasuredCount]]
 ) -> list[Sequence[MeasuredCount]]:
-    """Return the curves among `curves` whose throughput may reach that of `best`: their intervals are not below it."""
+    """Return the `curves` that may be as fast as `best`: the interval of their largest rate reaches that of `best`."""
     lowest_rate = at.rate.low if (at := _fastest_count(best)) else 0.0
     return [other for other in curves if (at := _fastest_count(other)) and at.rate.high >= lowest_rate]
 
@@ -153,7 +153,7 @@ def correct_points(best: Sequence[MeasuredCount], curves: Sequence[Sequence[Meas
 
 
 def _correct_point(at: MeasuredCount, factor: float, base: float) -> MeasuredCount:
-    """Return a point with its rate times `factor`; the rate of the fewest workers is multiplied by `base`."""
+    """Return a point with its rate times `factor`. Its speedup refers to a rate that is multiplied by `base`."""
     return at._replace(
         rate=at.rate.times(factor), seconds=at.seconds.times(1 / factor), speedup=at.speedup.times(factor / base),
         efficiency=at.efficiency.times(factor / base),

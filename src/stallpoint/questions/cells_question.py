@@ -37,7 +37,7 @@ def _cell(row: TableRow) -> TableRow:
 
 
 def _findings(study: StudyTables, imported_cells: list[TableRow], failed_cells: list[TableRow]) -> Iterator[Finding]:
-    known_hardware = {at.hardware for at in study.machines if at.imported}  # named by findings on machines
+    known_hardware = {at.hardware for at in study.machines if at.imported}  # findings on machines name this hardware
     if some := sum(row["hardware"] not in known_hardware for row in imported_cells):
         yield Finding("cells", "", f"{count(some, 'cell')} imported, not measured here", NOTE, first=True)
     if failed_cells:

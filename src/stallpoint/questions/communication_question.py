@@ -47,7 +47,7 @@ def cost_in_words(row: TableRow) -> str:
     """Return what communication costs at one point, and how much of the isolated messages' time is hidden."""
     text = f"communicating costs {interval(row.estimate('cost'), 1e3, ' ms')} at {at_count(row, int(row['ranks']))}"
     hidden = row.estimate("hidden")
-    if hidden is None:  # messages not timed in isolation
+    if hidden is None:  # The messages were not timed in isolation.
         return text
     isolated = interval(row.estimate("isolated"), 1e3, " ms")
     if hidden.value > 0:

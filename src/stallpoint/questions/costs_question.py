@@ -37,7 +37,7 @@ def _findings(study: StudyTables) -> Iterator[Finding]:
 
 
 def cost_in_words(answer: Answer) -> str:
-    """Return the choices by deadline and budget; choices with predicted points are added where they differ."""
+    """Return the choices by deadline and budget from measured points, then the choices that predicted points change."""
     rows = answer.curve.of("choices")
     measured = {(row["goal"], row["question"]): row for row in rows if row["basis"] != KNOWN_BASIS}
     known = [row for row in rows if row["basis"] == KNOWN_BASIS]

@@ -26,7 +26,7 @@ from stallpoint.text import interval, number
 
 
 def section(study: StudyTables) -> Section:
-    """Return the section: a row for each curve, and of all curves the cell that says most for its node-hours."""
+    """Return the section: a row for each curve, and the cell to measure next, which says most for its node-hours."""
     if not study.curves:
         reason = "No scaling curve was measured."
         return Section("curves", "Every curve", "Answer", reason, absence=Absence.NOT_MEASURED)
@@ -55,7 +55,7 @@ def _grounds_in_words(curve: CurveRows) -> str:
     if not ranks:
         return why_no_verdict(int(curve["largest_measured"]))
     measured = {at.ranks: at.speedup for at in curve.measured[1:]}
-    # The double of the count shows whether more workers gain enough.
+    # The speedup at the double of the verdict's count shows whether more workers gain enough.
     if curve["verdict"] == Verdict.UNDECIDED or ranks not in measured:
         ranks *= 2
     if ranks not in measured:
@@ -78,7 +78,7 @@ def _certainty(curve: CurveRows) -> str:
 
 
 def stall_in_words(curve: CurveRows) -> str:
-    """Return where a curve stalls, with the probability if it is low, or why that is not known."""
+    """Return where a curve stalls, with the probability if it is low. If this is not known, return why."""
     if curve.unanswered and not curve["reached"]:
         return f"not known: {curve.unanswered}"
     no_stall = curve.no_stall
@@ -111,7 +111,7 @@ def crossing_in_words(curve: CurveRows) -> str:
 
 
 def cost_efficient_in_words(curve: CurveRows) -> str:
-    """Return the largest cost-efficient number of workers, with ``or more`` if none above it is known."""
+    """Return the largest cost-efficient number of workers, with ``or more`` if no larger number was considered."""
     ranks = curve.estimate("cost_efficient_ranks")
     if ranks is None or curve.unanswered:
         return "not known"

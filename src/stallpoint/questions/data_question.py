@@ -37,7 +37,7 @@ def section(study: StudyTables) -> Section:
 
 
 def rank_storages(study: StudyTables) -> list[TableRow]:
-    """Return the rows of ``storage_rates``. Their ``verdict`` compares those that are equal in `READING`."""
+    """Return the rows of ``storage_rates``. A ``verdict`` compares each with the fastest row of equal `READING`."""
     found = []
     for _, rows in groups(study.tables["storage_rates"], READING):
         ranked_rows = records(rows.sort_values("samples_per_second", ascending=False))
@@ -99,7 +99,7 @@ def _large_reads_in_words(row: TableRow) -> str:
 
 
 def _at_max_nodes(rows: list[TableRow]) -> list[TableRow]:
-    """Return the rows with the largest node count of their hardware entry."""
+    """Return the rows with the largest node count of their hardware."""
     largest = {row["hardware"]: row["nodes"] for row in sorted(rows, key=lambda row: int(row["nodes"]))}
     return [row for row in rows if row["nodes"] == largest[row["hardware"]]]
 
@@ -142,7 +142,7 @@ def _saturating_readers(row: TableRow) -> str:
 
 
 def _feeding_table(curves: list[CurveRows]) -> TextTable:
-    """Return the table of utilisation: of each measured curve, at its most workers."""
+    """Return the table of utilisation, with a row for each measured curve at its most workers."""
     text = (
         "The part of an iteration in which workers do not wait for training data, of each curve at the most workers "
         f"measured, and as predicted without these cells; below {100 * BUSY_SHARE:.0f} % workers starve. As many "

@@ -1,4 +1,4 @@
-"""What do a study's tables of rates from elsewhere say? `stallpoint explain` says the same of their files."""
+"""What do a study's tables of external rates say? For a file of such rates, `stallpoint explain` says the same."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ TEXT = (
 
 
 def section(study: StudyTables) -> Section:
-    """Return the section: how many placements fit, those that may not, and the largest mini-batch of each training."""
+    """Return the section: how many placements fit, which may not fit, and the largest mini-batch of each training."""
     fits = [row for row in study.rows("fits") if row["fits"] != Fits.UNKNOWN]
     largest = study.rows("largest_batch")
     if not fits and not largest:

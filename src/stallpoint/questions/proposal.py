@@ -89,7 +89,7 @@ def _percent(share: Estimate) -> str:
 
 
 def requested_rate(curve: ScalingRates) -> Rate:
-    """Return the largest measured placement up to which all are efficient enough, and none stalls."""
+    """Return the last measured placement before the first that stalls or is not efficient enough."""
     best, (verdict, count) = curve.rates[0], curve.verdict
     for at in curve.rates:
         if at.basis == "measured":
@@ -154,7 +154,7 @@ def _place(at: Rate) -> str:
 
 
 def _counts(rates: Sequence[Rate]) -> str:
-    """Return ``1, 2 and 4 nodes``, or ``1, 2, 4 and 8 workers, up to 2 nodes`` unless each node has one worker."""
+    """Return ``1, 2 and 4 nodes``, or with several workers per node, ``1, 2, 4 and 8 workers, up to 2 nodes``."""
     if all(at.nodes == at.workers for at in rates):
         return listed([number(at.nodes) for at in rates[:-1]] + [_place(rates[-1])])
     workers = f"{listed([str(at.workers) for at in rates])} workers"
@@ -163,7 +163,7 @@ def _counts(rates: Sequence[Rate]) -> str:
 
 
 def proposed_curves(study: StudyTables, samples: float, epochs: float, min_efficiency: float) -> Iterator[ScalingRates]:
-    """Yield the fastest measured curve of each network, hardware entry and scaling, with its costs from the table
+    """Yield the fastest measured curve of each network, hardware and scaling, with its costs from the table
     ``costs``. The proposed training takes `epochs` epochs, or `samples` samples in all."""
     rivals: dict[tuple[str, str, str], list[CurveRows]] = {}
     for curve in study.curves:

@@ -43,7 +43,7 @@ def section(study: StudyTables) -> Section:
 
 
 def remedies(curve: CurveRows) -> list[TableRow]:
-    """Return the remedies that help, that may help, and that would if they fitted, in the order of trying them."""
+    """Return the remedies that help, may help, or would help but exceed memory, in the order of trying them."""
     rows = sorted(curve.of("remedies"), key=lambda row: int(row["rank_in_curve"]))
     return [row for row in rows if row["verdict"] not in (RemedyVerdict.NO_GAIN, RemedyVerdict.UNKNOWN)]
 

@@ -81,7 +81,7 @@ class CurveRows(TableRow):
         return self.estimate("stall_ranks") if self["reached"] else None
 
     def stall(self, basis: str) -> dict[int, float]:
-        """Return for each count the probability that it is the stall, among ``measured`` or all ``known`` counts."""
+        """Return the probability of a stall at each worker count, considering ``measured`` or all ``known`` counts."""
         rows = [row for row in self.of("stall_probabilities") if row["basis"] == basis]
         return dict(sorted((int(row["ranks"]), float(row["probability"])) for row in rows))
 
@@ -96,7 +96,7 @@ class CurveRows(TableRow):
         """Counts whose measurement would decide an undecided verdict.
 
         If only one outcome is likely, too little was measured beyond a stall (`Curve.is_short`, `one_step`). Then
-        the double of the stall's count would decide, or the double of the largest count if that was measured.
+        the double of the stall's count would decide. If this was measured, the double of the largest count would.
         """
         measured = self.stall("measured")
         deciding = Stall(measured).crucial_counts if measured else []
@@ -134,7 +134,7 @@ def _measured_count(row: TableRow) -> MeasuredCount:
 
 @dataclass(frozen=True)
 class MeasuredMachine:
-    """The machines of a hardware entry, and the processes of the largest training on it."""
+    """The machines of one hardware, and the processes of the largest training on it."""
 
     hardware: str
     machines: int
@@ -177,7 +177,7 @@ class StudyTables:
 
     @cached_property
     def machines(self) -> list[MeasuredMachine]:
-        """Machines of each hardware entry. Those of imported training are unknown."""
+        """Machines of each hardware. Those of imported training are unknown."""
         return [*self._measured_machines(), *self._imported_machines()]
 
     def _measured_machines(self) -> Iterator[MeasuredMachine]:

@@ -34,7 +34,7 @@ def workers_in_words(curve: TableRow, ranks: int) -> str:
 
 
 def series(curve: TableRow) -> str:
-    """Return the name that a curve has among the curves of its network and hardware entry."""
+    """Return the name that a curve has among the curves of its network and hardware."""
     per_node = f", {curve['workers_per_node']} workers per node" if curve["workers_per_node"] > 1 else ""
     return (
         f"{curve['scaling']}, {batch_in_words(curve)}, {curve['sync']}, {prefetch_in_words(curve)}, "
@@ -74,7 +74,7 @@ def chance_in_words(probability: float) -> str:
 
 
 def stall_interval(curve: CurveRows) -> str:
-    """Return the counts at which a curve stalls with 90 % probability: ``4 (2–8)``, or if one, ``4 (95 % sure)``."""
+    """Return the counts at which a curve stalls with 90 % probability: ``4 (2–8)``, or one count: ``4 (95 % sure)``."""
     stall = curve.estimate("stall_ranks")
     if stall is None or stall.low < stall.high:
         return interval(stall)

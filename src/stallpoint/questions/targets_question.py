@@ -45,14 +45,14 @@ class ReachedAt:
 
     @cached_property
     def indistinguishable(self) -> list[TableRow]:
-        """Rows that are not distinguishable from the soonest: any of its preset, the best row of other presets."""
+        """Rows not distinguishable from the soonest row. Of each other preset, only the best row is considered."""
         sync = self.best[0]["sync"]
         shown = (row for row in self.rows if row["sync"] == sync or any(row is one for one in self.best))
         return [row for row in shown if row["verdict"] == TargetVerdict.NOT_DISTINGUISHABLE]
 
     @property
     def indistinguishable_in_words(self) -> list[str]:
-        """Names of the `indistinguishable` rows: their settings if of the soonest row's preset, else their preset."""
+        """Names of the `indistinguishable` rows: the settings if the preset is the soonest row's, else the preset."""
         sync = self.best[0]["sync"]
         return [_settings(row) if row["sync"] == sync else str(row["sync"]) for row in self.indistinguishable]
 
@@ -108,9 +108,9 @@ def _subject(target: Target) -> str:
 
 
 def summary(target: Target) -> str:
-    """Return the soonest configuration at any worker count, if there were several, and whether more workers save time.
+    """Return the soonest configuration at any worker count, and whether more workers save time.
 
-    Configurations that are not distinguishable from it are named, too. Then none is called the soonest.
+    If others are not distinguishable from the soonest configuration, all are named, and none is called the soonest.
     """
     best = min(target.worker_counts, key=lambda at: float(at.best[0]["time"]))
     first, where = best.best[0], at_count(target.stall, best.ranks)
@@ -136,7 +136,7 @@ def lines(target: Target) -> Iterator[str]:
 
 
 def larger_half_in_words(target: Target) -> Iterator[str]:
-    """Yield which half loses more from the fewest workers to the most: samples to the target, or seconds per sample."""
+    """Yield whether samples to the target or seconds per sample lose more from the fewest workers to the most."""
     few, many = target.worker_counts[0], target.worker_counts[-1]
     last = many.best[0]
     first = next((row for row in few.best if row["sync"] == last["sync"]), None)
@@ -161,7 +161,7 @@ def _settings(row: TableRow) -> str:
 
 
 def _slowdown_in_words(row: TableRow, first: TableRow) -> str:
-    """Return the factors by which a row takes longer than `first`, and its recipe if that is another one."""
+    """Return the factors by which a row takes longer than `first`, and the row's recipe if `first` has another."""
     times = [f"× {number(row[name], 2)}" for name in FACTORS]
     settings = "" if _settings(row) == _settings(first) else f", {_settings(row)},"
     return f"{row['sync']}{settings} {times[0]} (steps {times[1]}, each {times[2]})"

@@ -40,7 +40,7 @@ def section(study: StudyTables) -> Section:
 
 
 def _worst_rows(table: pd.DataFrame) -> Iterator[TableRow]:
-    """Yield the largest timing errors of any rank and cell, for each network on each hardware entry."""
+    """Yield the largest timing errors of any rank and cell, for each network on each hardware."""
     for (network, hardware), rows in groups(table, ["network", "hardware"]):
         yield TableRow(
             network=network, hardware=hardware, cells=int(rows["cell"].nunique()),

@@ -88,7 +88,7 @@ def _finding(hardware: str, words: str, verdict: str = "", *, network: str = "",
 
 
 def _ended_rows(study: StudyTables) -> Iterator[TableRow]:
-    """Yield the numbers of cells and of visits, by hardware entry and by the reason why visits ended."""
+    """Yield the numbers of cells and of visits, by hardware and by the reason why visits ended."""
     runs, visits = study.tables["runs"], study.tables["visits"]
     visit_counts = visits.groupby("cell")["visit"].nunique()
     for (hardware, ended), rows in groups(runs[runs["ended"].fillna("") != ""], ["hardware", "ended"]):
@@ -111,10 +111,10 @@ def _visits(rows: list[TableRow]) -> TextTable:
 
 
 def _planned_table(study: StudyTables) -> TextTable:
-    """Return the table of the visits' expected and actual time, for each hardware entry, kind of cell and placement.
+    """Return the table of the visits' expected and actual time, for each hardware, kind of cell and placement.
 
-    Ends of intervals are added, as the expectations share their errors. A job has the nodes of its largest cell all the
-    time. Cells that are visited at once share them.
+    The ends of the expectations' intervals are added, as their errors are common. A job holds the nodes of its largest
+    cell all the time. Cells that are visited at the same time share these nodes.
     """
     text = (
         "What visits were expected to take when their job was submitted, and what they took. Node-hours are those "
@@ -162,7 +162,7 @@ def _speedup_precisions(study: StudyTables) -> Iterator[Finding]:
 
 
 def model_errors(study: StudyTables) -> dict[tuple[str, str], str]:
-    """Return in words how far predictions on several ranks are off, for each hardware entry and network."""
+    """Return in words how far predictions on several ranks are off, for each hardware and network."""
     predictions = study.tables["predictions"]
     compared = predictions[predictions["error"].notna() & (predictions["ranks"] > 1)]
     found = {}
@@ -179,8 +179,8 @@ def model_errors(study: StudyTables) -> dict[tuple[str, str], str]:
 
 
 def _disturbed_rows(study: StudyTables) -> Iterator[TableRow]:
-    """Yield the numbers of disturbed iterations, and of disturbed visits to collectives and reads, by hardware entry
-    and reason, and how many of them are kept."""
+    """Yield a row for each hardware, reason and kind (iterations, or visits to collectives and reads): the number of
+    disturbances, and how many of them are kept."""
     found = study.tables["disturbances"]
     disturbed_part = found["iteration"].notna().map({True: "iteration", False: "visit to messages or reads"})
     for (hardware, reason, of), rows in groups(found.assign(of=disturbed_part), ["hardware", "reason", "of"]):
@@ -267,7 +267,7 @@ def _agreement(study: StudyTables) -> Iterator[Finding]:
 
 
 def equal_presets(runs: pd.DataFrame) -> list[tuple[str, list[str]]]:
-    """Return presets that do the same on a hardware entry, in groups of two or more; `runs` is the tidy table."""
+    """Return groups of two or more presets that do the same on one hardware; `runs` is the tidy table."""
     measured = runs[(runs["kind"] == "train") & (runs["source"] == "")]
     found: dict[tuple[str, Preset], set[str]] = {}
     for settings in map(json.loads, measured["settings"]):

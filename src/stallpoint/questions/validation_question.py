@@ -37,7 +37,7 @@ def section(study: StudyTables) -> Section:
 def repeatability(validation: pd.DataFrame) -> str:
     """Return in words how much equal jobs differ, as a scale for errors; empty if no job was repeated.
 
-    If two of k equal jobs differ by d, the mean of k jobs has an error of d / sqrt(2k), for normal errors.
+    If two of k equal jobs differ by a share d of their time, the mean of all k is off by d / sqrt(2k).
     """
     repeated_cells = validation[validation["repeats_differ"].notna()]
     if repeated_cells.empty:
@@ -52,7 +52,7 @@ def repeatability(validation: pd.DataFrame) -> str:
 
 
 def rows(validation: pd.DataFrame) -> Iterator[list[str]]:
-    """Yield the rows of the table: for each network and preset, then for each network, then for all together."""
+    """Yield the rows of the table: for each network and preset, then for each network, then for all networks."""
     for (network, sync), part in validation.groupby(["network", "sync"]):
         yield [str(network), str(sync), *_numbers(part)]
     for network, part in validation.groupby("network"):

@@ -44,9 +44,9 @@ def write_report(
 ) -> None:
     """Write the page to `path`, completely or not at all.
 
-    `tables` maps names to tables: model tables, the tidy tables ``runs``, ``environments``, ``collectives``,
-    ``contention`` and ``visits``, and ``network_layers``. `study` is the study's name. `further_parts` come from
-    packages outside the core, `made_specs` were drawn earlier.
+    `tables` maps names to tables: model tables, ``network_layers``, and the tidy tables ``runs``, ``environments``,
+    ``collectives``, ``contention`` and ``visits``. `study` is the study's name. `further_parts` are page parts from
+    packages outside the core. `made_specs` are charts that were drawn earlier.
     """
     topics, charts, missing_charts = evidence(tables, made_specs)
     raw_part, rows = raw_tables(tables)
@@ -119,7 +119,7 @@ def filters(tables: Tables) -> str:
 
 
 def _choices(tables: Tables) -> dict[str, list[str]]:
-    """Return the values of each filter that scaling curves have, or any table if there are no curves."""
+    """Return each filter's values: those of scaling curves, or if there are no curves, those in all tables."""
     curves = tables.get("stalling")
     frames = tables.values() if curves is None or curves.empty else [curves]
     found = {

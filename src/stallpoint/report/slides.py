@@ -1,4 +1,4 @@
-"""Slides: a picture of each card of the report. A card is about one network on one hardware entry."""
+"""Slides: a picture of each card of the report. A card is about one network on one hardware."""
 
 from __future__ import annotations
 

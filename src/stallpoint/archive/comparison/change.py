@@ -1,15 +1,15 @@
 """Changes of times from an old to a new study: logarithms of ratios, tested by Student's t.
 
-A cell has few visits. The scatter over all cells of its hardware entry is therefore the prior of the cell's scatter
-(moderated t; Smyth 2004, "Linear models and empirical Bayes methods"). The mean over many points has a further error,
-as all visits in a round may be slow. It is estimated from the scatter of the rounds' means (clustered by round; Liang &
-Zeger 1986).
+A cell has few visits. The scatter over all cells on the same hardware is therefore the prior of the cell's scatter
+(moderated t; Smyth 2004, "Linear models and empirical Bayes methods"). All visits in a round may be slow, which adds an
+error to the mean over many points. This error is estimated from the scatter of the rounds' means (clustered by round;
+Liang & Zeger 1986).
 
 Changes are data frames with the columns ``log`` (logarithm of new time / old time), ``error`` (its standard error) and
 ``freedom`` (degrees of freedom of the error).
 
-A visit counts as one time. Intervals thus contain the scatter between visits (placement, neighbours, state of the
-machine), not that between iterations of a visit, as everywhere in stallpoint (`base.statistics.bootstrap`).
+As everywhere in stallpoint (`base.statistics.bootstrap`), a visit counts as one time. Intervals contain the scatter
+between visits (placement, neighbours, state of the machine), but not the scatter between iterations of a visit.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ With fewer, few visits would find no slowdown; with more, slow rounds would ofte
 
 
 def pair_visits(old: pd.DataFrame, new: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
-    """Return both studies' visits to the groups (by `keys`) that both measured, with the columns study and log."""
+    """Return the rows of both studies (visits) whose `keys` occur in both, with columns ``study`` and ``log``."""
     visits = pd.concat([old.assign(study="old"), new.assign(study="new")], ignore_index=True)
     is_shared = visits.groupby(list(keys))["study"].transform("nunique") == 2
     return visits[is_shared].assign(log=lambda rows: np.log(rows["seconds"]))
@@ -102,7 +102,7 @@ def usual_scatter(paired_visits: pd.DataFrame, keys: Sequence[str]) -> Scatter:
 
 @dataclass(frozen=True)
 class MeanOfPoints:
-    """Variances of a study's mean over its points. The sum of two studies' variances is that of their difference."""
+    """Variances of a study's mean over its points. A difference of two such means has the sum of their variances."""
 
     independent: float
     """Variance of the mean if visits are independent."""
@@ -128,13 +128,13 @@ class MeanOfPoints:
 
 
 def pooled_change(paired_visits: pd.DataFrame, keys: Sequence[str], point_changes: pd.DataFrame) -> dict[str, float]:
-    """Return the mean of `point_changes`, the changes of all points of a hardware entry (from `changes`)."""
+    """Return the mean of `point_changes`, the changes of all points on one hardware (from `changes`)."""
     old, new = (mean_of_points(rows, keys, point_changes) for _, rows in paired_visits.groupby("study"))
     return {"log": float(point_changes["log"].mean()), "error": (old + new).error, "freedom": (old + new).error_freedom}
 
 
 def mean_of_points(rows: pd.DataFrame, keys: Sequence[str], variances: pd.DataFrame) -> MeanOfPoints:
-    """Return the variances of a study's mean over points; `variances` has the ``variance`` of a visit to each point."""
+    """Return the variances of a study's mean over points; `variances` has, by point, the variance of one visit."""
     visits = rows.merge(variances[[*keys, "variance"]], on=list(keys))
     point = visits.groupby(list(keys))["log"]
     weight = 1 / (point.transform("count") * point.ngroups)
@@ -195,7 +195,7 @@ def step_times(steps: pd.DataFrame) -> pd.DataFrame:
 def layer_times(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     """Return the median time of each layer in each visit, forward plus backward: columns `LAYER`, visit and seconds.
 
-    Only rank 0 is used, in the cells with the fewest workers of each network and hardware entry, ideally one worker.
+    Only the cells with the fewest workers (ideally one) of each network and hardware are used, and only their rank 0.
     """
     layers = kept(without(tables["layers"], tables["disturbances"]))
     fewest_ranks = layers.groupby(["network", "hardware"])["ranks"].transform("min")
@@ -204,7 +204,7 @@ def layer_times(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
 
 
 def _visit_times(rows: pd.DataFrame, keys: Sequence[str], statistic: str) -> pd.DataFrame:
-    """Return one time for each visit. Several repeats of a cell are separate jobs: each then counts as one visit."""
+    """Return one time for each visit. If a cell was repeated in separate jobs, each repeat counts as one visit."""
     has_repeats = rows.groupby(list(keys))["repeat"].transform("nunique") > 1
     rows = rows.assign(visit=rows["visit"].where(~has_repeats, rows["repeat"]))
     times = rows.groupby([*keys, "visit"], as_index=False)["seconds"].agg(statistic)

@@ -93,7 +93,7 @@ def compare(old: Results, new: Results, study_deviation: float = 0.0) -> Compari
 
 
 def rows_of(points: pd.DataFrame, layers: pd.DataFrame, study_deviation: float = 0.0) -> pd.DataFrame:
-    """Return the rows of a comparison; `points` and `layers` are both studies' visits to them, from `paired`."""
+    """Return the rows of a comparison. `points` and `layers` are visits of both studies, paired by `pair_visits`."""
     point_changes, pooled, of_layers = [], [], []
     for hardware, here in groups(points, "hardware"):
         found = changes(here, POINT)
@@ -115,8 +115,8 @@ def rows_of(points: pd.DataFrame, layers: pd.DataFrame, study_deviation: float =
 def _largest_cells(layers: pd.DataFrame) -> pd.DataFrame:
     """Return the layers of one cell for each network: the cell with the largest mini-batch of a worker.
 
-    If there are several, it is the one with the most visits. All visits to several cells might be in slow rounds, which
-    the scatter between visits would not show.
+    If several cells have this mini-batch, the cell with the most visits is chosen. More than one cell is no help: their
+    visits may all be in the same slow rounds, which the scatter between visits would not show.
     """
     largest_cells = []
     for _, rows in layers.groupby("network"):
@@ -131,7 +131,7 @@ def _layers(found: Sequence[pd.DataFrame]) -> pd.DataFrame:
 
 
 def _speedups(points: pd.DataFrame) -> pd.DataFrame:
-    """Return the changes of speedups over the fewest workers that both studies measured. Common slowdowns cancel."""
+    """Return the changes of speedups over the fewest workers in both studies. A slowdown of all points cancels."""
     rows = list(_speedup_rows(points[points["scaling"] != "compute"]))
     if not rows:
         return pd.DataFrame()
@@ -182,7 +182,7 @@ def _verdict(row: Mapping[str, object], study: str) -> str:
 
 
 def _no_common_point(points_of_studies: Sequence[set[tuple[object, ...]]], old: Results, new: Results) -> str:
-    """Return in words why two studies share no point: their values of the first axis in which all points differ."""
+    """Return in words why two studies share no point, such as an axis on which they have no value in common."""
     for one, points in zip((old, new), points_of_studies, strict=True):
         if not points and len(one.tables[ITERATIONS.name]):
             return f"{one.name} measured no iteration: its own are composed of the times of layers"

@@ -34,8 +34,8 @@ EXIT_SLOWER = 1
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run as a program. The exit status is 0, or 1 if anything is slower (with ``--fail-on moved``: if anything
-    changed), or 2 if the inputs cannot be compared."""
+    """Run as a program. The exit status is 0 if nothing is slower, 1 if anything is slower, and 2 if the inputs cannot
+    be compared. With ``--fail-on moved``, it is 1 if anything changed."""
     parser = argparse.ArgumentParser("stallpoint compare", description=__doc__)
     operand_help = "a study's name or folder, its archive (zip), or a file with repeats: a table of rates, a log"
     parser.add_argument("old", metavar="OLD", help=f"before: {operand_help}; alone: a folder of studies or archives")
@@ -112,8 +112,8 @@ def compare_two(old: str, new: str, *, pattern: str = "", study_deviation: float
 
 
 def _files(source: str) -> list[Path]:
-    """Return the files of an input: one file, several separated by commas, or a folder's ``*.log``. A study or an
-    archive has none."""
+    """Return the files that `source` names: one file, several separated by commas, or a folder's ``*.log``. Return no
+    files if `source` is a study or an archive."""
     paths = [Path(source)] if Path(source).exists() else [Path(part) for part in source.split(",")]
     if paths[0].is_dir() and not (paths[0] / "tables").is_dir():
         paths = sorted(paths[0].glob("*.log"))

@@ -112,9 +112,9 @@ _IGNORED_SETTINGS = ("kind", "hardware", "own_network")
 
 
 def differences(old: Mapping[str, pd.DataFrame], new: Mapping[str, pd.DataFrame]) -> list[dict[str, str]]:
-    """Return the properties that differ between two studies: rows of hardware, what (the property), old and new.
+    """Return rows of properties that differ between two studies: ``hardware``, ``what`` (its name), ``old``, ``new``.
 
-    Compared are properties of machines on hardware that both studies used, and settings of cells that both have.
+    Properties of machines are compared if both studies used the hardware, settings of cells if both have the cell.
     """
     common_cells = set(old[RUNS.name]["cell"]) & set(new[RUNS.name]["cell"])
     first, second = (dict(_properties(tables, common_cells)) for tables in (old, new))
@@ -126,7 +126,7 @@ def differences(old: Mapping[str, pd.DataFrame], new: Mapping[str, pd.DataFrame]
 
 
 def _properties(tables: Mapping[str, pd.DataFrame], cells: set[str]) -> Iterator[tuple[tuple[str, str], set[str]]]:
-    """Yield a property of a hardware entry as (hardware, property), with the set of its values on this hardware."""
+    """Yield each property of each hardware: the pair (hardware, property), and the set of the property's values."""
     runs = tables[RUNS.name]
     machines = tables[ENVIRONMENTS.name].merge(runs[["cell", "hardware"]], on="cell")
     for hardware, rows in machines.groupby("hardware"):

@@ -30,7 +30,7 @@ def write_comparison(comparison: Comparison, files: Mapping[str, Path]) -> None:
 
 
 def rows_of(comparison: Comparison) -> list[dict[str, Any]]:
-    """Return the rows of a comparison in the types of `COMPARISON`. They hold None where a column does not apply."""
+    """Return the rows of a comparison with the column types of `COMPARISON`. Values that do not apply are None."""
     integers = {field.name for field in COMPARISON.schema if str(field.type) == "int64"}
     return [
         {name: None if value != value else int(value) if name in integers else value for name, value in row.items()}

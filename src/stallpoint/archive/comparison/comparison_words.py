@@ -27,7 +27,7 @@ _TABLE_HEADS = {
 
 
 def summary(comparison: Comparison) -> list[str]:
-    """Return the summary: a sentence for each hardware entry, each family of changes, and each verdict that moved."""
+    """Return the summary: a sentence for each hardware, each family of changes, and each verdict that moved."""
     return [
         *(_hardware_sentence(row, comparison.unit) for row in records(comparison.of("hardware"))),
         *(finding(comparison, family) + "." for family in FAMILY_TITLES if len(comparison.of(family))),
@@ -129,7 +129,7 @@ def title(comparison: Comparison) -> str:
 
 
 def verdicts(comparison: Comparison) -> list[list[str]]:
-    """Return rows of curve, old, new, moved."""
+    """Return a row for each verdict: its curve, the old and the new verdict, and whether the verdict moved."""
     return [
         [curve(row), str(row["old"]), str(row["new"]), "moved" if row["moved"] else "–"] for row in comparison.verdicts
     ]

@@ -59,7 +59,7 @@ class Trend:
 
 @dataclass(frozen=True)
 class PastMachine:
-    """A hardware entry over time."""
+    """The slowdowns of one hardware from study to study, and their trend."""
 
     hardware: str
     slowdowns: pd.DataFrame
@@ -73,7 +73,7 @@ class PastMachine:
 
     @property
     def between(self) -> float:
-        """Return the standard deviation of log times between studies of an unchanged machine, beyond visits."""
+        """Return the standard deviation of log times between studies of one machine, beyond the scatter of visits."""
         best_fit = self.step or self.trend
         return best_fit.between if best_fit else 0.0
 
@@ -87,7 +87,7 @@ class PastMachine:
 
 @dataclass(frozen=True)
 class History:
-    """The hardware entries of several studies over time."""
+    """Several studies over time: the slowdowns of each hardware, and the rate at each point."""
 
     machines: Sequence[PastMachine]
     rates: pd.DataFrame
@@ -132,7 +132,7 @@ def _machine(hardware: str, rows: pd.DataFrame) -> tuple[PastMachine, pd.DataFra
 
 
 def _variances(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return the variance of a visit's log time at each `POINT`, pooled over studies (moderated as in `changes`)."""
+    """Return the variance of a visit's log time at each `POINT`, pooled over studies. Its prior is from all points."""
     pooled = usual_scatter(rows, POINT)
     logs = rows.groupby([*POINT, "study"])["log"].agg(["var", "count"])
     logs = logs.assign(squares=logs["var"].fillna(0.0) * (logs["count"] - 1), freedom=logs["count"] - 1)
@@ -142,7 +142,7 @@ def _variances(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _slowdowns(rows: pd.DataFrame, variances: pd.DataFrame) -> pd.DataFrame:
-    """Return each study's slowdown relative to the first: logarithms are fitted by study effect plus point effect."""
+    """Return each study's slowdown relative to the first: log times are fitted by a study term plus a point term."""
     means = rows.groupby(["study", *POINT], as_index=False)["log"].mean()
     study, point = (means.groupby(by).ngroup().to_numpy() for by in (["study"], list(POINT)))
     of_study, of_point = (np.eye(which.max() + 1)[which] for which in (study, point))

@@ -14,12 +14,12 @@ from stallpoint.text import interval, number
 
 
 def summary(found: History) -> list[str]:
-    """Return the sentences on all hardware entries."""
+    """Return sentences on the history of each hardware: whether iterations get slower, and since when."""
     return [sentence for machine in found.machines for sentence in sentences_of(machine)]
 
 
 def sentences_of(machine: PastMachine) -> Iterator[str]:
-    """Yield the sentences on the history of one hardware entry."""
+    """Yield sentences on the history of one hardware, such as its change of iteration time with each month."""
     if machine.trend is None:
         yield f"{machine.hardware}: {len(machine.slowdowns)} studies; a trend needs {MIN_STUDIES}, at different times."
         return

@@ -48,7 +48,7 @@ def read_claims(paths: Iterable[str | Path], own: Sequence[Entry] = (), charts: 
 
 
 def own_claims(entries: Sequence[Entry], charts: Collection[str] = ()) -> list[Claim]:
-    """Return the claims that a study states in its entry ``claims``, without those in files that it names."""
+    """Return the claims that a study's entry ``claims`` states itself. Files that the entry names are ignored."""
     return [
         claim
         for index, entry in enumerate(entries)

@@ -1,6 +1,6 @@
 """Facts about the entries that tables name, and the rows that a claim's ``where`` chooses.
 
-A fact is the device of a hardware entry, the format of a storage, or the kind of a preset. Claims can ask for
+A fact is the device of a hardware, the format of a storage, or the kind of a preset. Claims can ask for
 ``hardware.device: cuda`` or ``sync.start: layer-ready``, by whatever name a study calls its entries.
 """
 
@@ -43,7 +43,7 @@ def facts(runs: pd.DataFrame, shared_links: Collection[tuple[str, str]] = ()) ->
 
 
 def column_of(frame: pd.DataFrame, name: str, known: Facts) -> pd.Series[Any]:
-    """Return a column of the table, or a fact about each of its entries; empty for an entry without the fact."""
+    """Return the column `name` or, if `name` is a fact, the fact for each row. Unknown facts are empty texts."""
     if name in frame.columns:
         return frame[name]
     fact_of = known.get(name, {})

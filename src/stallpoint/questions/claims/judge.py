@@ -80,7 +80,7 @@ def _numbers(claim: Claim, evidence: Evidence) -> Iterator[Number]:
 
 
 def _mistrust(number: Number, table: str, evidence: Evidence) -> str:
-    """Return why A/A controls allow no verdict on the number's hardware; empty if they all agree, or none ran."""
+    """Return why A/A controls allow no verdict on the number's hardware; empty if no control there differs."""
     control_rows = evidence.tables.get("controls")
     if control_rows is None or control_rows.empty or "hardware" not in evidence.tables[table]:
         return ""
@@ -123,7 +123,7 @@ def _row(judged_claim: JudgedClaim, combination: Combination) -> dict[str, objec
 
 
 def verdict(low: float, high: float, condition: Condition) -> ClaimVerdict:
-    """Return `HOLDS` if the interval is within the condition, `FAILS` if outside, `UNCLEAR` if neither or not known."""
+    """Return `HOLDS` if all of the interval meets the condition, `FAILS` if none of it does, otherwise `UNCLEAR`."""
     if math.isnan(low) or math.isnan(high):
         return UNCLEAR
     is_above = low >= condition.low if condition.low_belongs else low > condition.low
@@ -136,8 +136,8 @@ def verdict(low: float, high: float, condition: Condition) -> ClaimVerdict:
 
 
 def widen_interval(value: float, low: float, high: float, count: int) -> tuple[float, float]:
-    """Return the interval [low, high] of `value`, widened so that `count` such intervals contain all their true values
-    as surely as a single one.
+    """Return the interval [low, high] of `value`, widened for `count` values. Their widened intervals contain all true
+    values as surely as a single interval [low, high] contains its true value.
 
     Bonferroni's correction, by which Holm (1979) rejects the first of several hypotheses: each tail is `count` times
     less likely. Tails are those of Student's t, with the degrees of freedom of the prior for a single visit.
@@ -151,9 +151,9 @@ def widen_interval(value: float, low: float, high: float, count: int) -> tuple[f
 def claim_verdict(verdicts: Sequence[ClaimVerdict], cautious: Sequence[ClaimVerdict], quantifier: str) -> ClaimVerdict:
     """Return the verdict on a claim about ``all`` or ``any`` of its combinations.
 
-    `verdicts` judge each combination by itself, `cautious` by the wider intervals of `widen_interval`. Of many
-    combinations one lies outside by chance. A single one therefore refutes a claim about all, or proves a claim about
-    any, only by its wider interval. Untested combinations do not count, unless all are untested.
+    `verdicts` judge each combination by its interval, `cautious` by its wider interval (`widen_interval`). Of many
+    intervals, some miss the true value by chance. Only by its wider interval can a single combination therefore refute
+    a claim about all, or prove a claim about any. Untested combinations are ignored.
     """
     tested_verdicts = {one for one in verdicts if one != UNTESTED}
     if not tested_verdicts:

@@ -230,7 +230,7 @@ def _for_each(entry: Any, table: str, where: str) -> tuple[str, ...]:
 
 
 def _check_wanted(column: str, wanted: Any, table: str, where: str) -> None:
-    """Check that a condition fits its column: comparisons and ends need numbers, patterns need names."""
+    """Check that a condition fits its column: comparisons, largest and smallest need numbers, patterns need names."""
     definition = next((c for c in JUDGED_TABLES[table].columns if c.name == column), None)
     is_number = definition is not None and definition.type in (INT, REAL)
     is_flag = definition is not None and definition.type == FLAG

@@ -49,7 +49,7 @@ MAX_VALUES = 8
 
 
 def why_no_rows(selection: Selection, rows: pd.DataFrame, labels: Mapping[str, object], known: Facts) -> str:
-    """Return why the combination `labels` has no row: the first condition that no row meets, and existing values."""
+    """Return why the combination `labels` has no row: the first condition that no row meets, and which values exist."""
     cells = CELLS.get(selection.table, _CURVE)
     if rows.empty:
         return f"no {cells}"
@@ -77,7 +77,7 @@ def why_no_value(selection: Selection, rows: pd.DataFrame) -> str:
 
 
 def why_no_other_row(selection: Selection, rows: pd.DataFrame) -> str:
-    """Return why ratios are no evidence if each row is its own reference, and which rows would be evidence."""
+    """Return why ratios are no evidence: each row is its own reference. Name the axis on which others are missing."""
     axis = next(name for name in _REFERENCE_AXES if name in rows.columns)
     return f"{selection.column} compares a cell with itself ({axis} {_list_values(rows[axis])}): needs another {axis}"
 

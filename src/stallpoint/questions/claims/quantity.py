@@ -124,7 +124,7 @@ class _SelectedRows:
         )
 
     def end(self, column: str, labels: Mapping[str, object]) -> Any:
-        """Return the largest or smallest value of a column in one combination, whichever a condition asks for."""
+        """Return the extreme value of a column in one combination. A condition selects the largest or smallest."""
         rows = self._rows.iloc[self._places.get(tuple(labels.values()), [])]
         return column_of(choose_rows(rows, self._ends, self._evidence.facts), column, self._evidence.facts).iloc[0]
 
@@ -163,9 +163,9 @@ def _number(quantity: Quantity, labels: dict[str, object], selections: Sequence[
 def _equal_axes(
     quantity: Quantity, labels: Mapping[str, object], selections: Sequence[_SelectedRows], same_rows: bool
 ) -> list[str]:
-    """Return the columns that should differ between the two selections, but agree: cells are compared with themselves.
+    """Return columns that should differ between two selections but agree, so that cells are compared with themselves.
 
-    If both selections chose the `same_rows`, these are all such columns, else those with equal extreme values.
+    With `same_rows`, all columns with different conditions agree. Otherwise, columns with equal extreme values agree.
     """
     first, other = quantity.selection, quantity.other
     if other is None or (first.table, first.column) != (other.table, other.column):
@@ -200,7 +200,7 @@ def _estimate(selection: Selection, rows: pd.DataFrame, labels: Mapping[str, obj
 def _censored_ends(
     selection: Selection, rows: pd.DataFrame, values: Reals, lower_ends: Reals, upper_ends: Reals
 ) -> tuple[Reals, Reals, Reals]:
-    """Return values and ends, cut at the limit of the search. Upper ends from the limit on become infinite."""
+    """Return values and ends of intervals, cut at the limit of the search. Upper ends at the limit become infinite."""
     if selection.censored_at is None:
         return values, lower_ends, upper_ends
     limit = rows[selection.censored_at].to_numpy(dtype=np.float64)
@@ -257,7 +257,7 @@ def _basis(selection: Selection, rows: pd.DataFrame) -> str:
             return basis
     if selection.table == "what_if":
         return "predicted"
-    if "basis" not in rows.columns or selection.column == "crossing_ranks":  # its basis is that of the stall
+    if "basis" not in rows.columns or selection.column == "crossing_ranks":  # here ``basis`` is about the stall
         return ""
     found = set(rows["basis"])
     return " and ".join(sorted(found)) if found <= _MEASURED_OR_PREDICTED else ""

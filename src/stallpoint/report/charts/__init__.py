@@ -34,7 +34,7 @@ class Drawing:
 class Chart:
     """An entry of the registry. The module ``<name>_chart`` has the functions ``draw`` and ``finding`` of the chart.
 
-    A module with several charts, ``<drawn_by>_chart``, has a `Drawing` with the chart's name instead.
+    If `drawn_by` is set, the module ``<drawn_by>_chart`` draws several charts. It has a `Drawing` of each chart's name.
     """
 
     name: str

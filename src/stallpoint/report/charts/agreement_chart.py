@@ -67,7 +67,7 @@ def _median_error(tables: Tables) -> str:
 
 
 def _validation(tables: Tables) -> alt.FacetChart:
-    """Draw a point for each held-out combination. A panel has one hardware entry and one number of workers."""
+    """Draw a point for each held-out combination. A panel has one hardware and one number of workers."""
     frame = _errors_of_predictions(rows(tables, "validation", "train cells on more workers than the fewest two counts"))
     panel_axes = ["hardware", "ranks", "workers_per_node"]
     frame["panel"] = _coverage(frame, panel_axes, lambda one: f"{one['hardware']}, {placement_in_words(one)}")

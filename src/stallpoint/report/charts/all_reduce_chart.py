@@ -1,4 +1,4 @@
-"""All-reduce time and rate by message size, with the fit alpha + beta · bytes, in one piece or several."""
+"""All-reduce time and rate by message size. The fit is alpha [s] + beta [s/byte] · bytes, maybe in several pieces."""
 
 from __future__ import annotations
 

@@ -47,13 +47,13 @@ def log10_ticks(domain: list[float]) -> list[float]:
 
 
 def span(frame: pd.DataFrame) -> list[float]:
-    """Return the extremes of ``value`` and of its intervals. Intervals count up to a factor of two beyond values."""
+    """Return the extremes of ``value`` and of its intervals, limited to half the least and twice the largest value."""
     least, most = frame["value"].min(), frame["value"].max()
     return [least, most, max(frame["low"].min(), least / 2), min(frame["high"].max(), most * 2)]
 
 
 def clip_intervals(frame: pd.DataFrame, axis: alt.X | alt.Y, rows: pd.Series[bool] | None = None) -> pd.DataFrame:
-    """Return `frame` with intervals cut at the ends of the logarithmic axis; `rows` selects them, by default all."""
+    """Return `frame` with intervals cut at the ends of the logarithmic axis, in all rows or in the selected `rows`."""
     domain = axis["scale"]["domain"] if isinstance(axis["scale"], alt.Scale) else None
     if not isinstance(domain, list):
         return frame
@@ -75,7 +75,7 @@ def counts_x(
 
 
 def unit(frame: pd.DataFrame) -> str:
-    """Return the unit in which curves count: nodes, processes of one machine, or workers if nodes have several."""
+    """Return what a worker axis counts: processes of one machine, workers if nodes have several, or else nodes."""
     if not (frame["workers_per_node"].dropna() == 1).all():
         return "workers"
     return "processes" if "one_machine" in frame and frame["one_machine"].eq(True).all() else "nodes"
@@ -104,7 +104,7 @@ BATCH = "mini-batch of one worker, b [samples]"
 
 
 def batch_x(frame: pd.DataFrame) -> alt.X:
-    """Return the log2 axis of a worker's mini-batch b. It falls to the right, so that node counts rise."""
+    """Return the log2 axis of a worker's mini-batch b. Small b are on the right, where nodes are many."""
     return counts_x(frame, "worker_batch", BATCH, is_falling=True)
 
 

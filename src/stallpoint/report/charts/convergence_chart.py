@@ -40,7 +40,7 @@ def runs(
     names: Collection[str] = (),
     overlay: Sequence[alt.Chart] = (),
 ) -> alt.FacetChart:
-    """Return a chart with a line for each ``run``. Each ``series`` has a colour, and each of the further `names`.
+    """Return a chart with a line for each ``run``. Each ``series``, also of the further `names`, has a colour.
 
     The layers in `overlay` are drawn above the lines, in the same colours.
     """
@@ -74,7 +74,7 @@ def finding(tables: Tables) -> str:
 
 
 def best_trials(frame: pd.DataFrame, value: str) -> pd.DataFrame:
-    """Return the rows of each series' best trial: the runs of its seeds have the highest mean of their best `value`."""
+    """Return the rows of each series' best trial, by the mean of the best `value` of each of the trial's runs."""
     best = frame.groupby(RUN)[value].max().groupby([*SERIES, "trial"]).mean().reset_index()
     best = best.sort_values([*SERIES, value], ascending=[*[True] * len(SERIES), False], kind="stable")
     return frame.merge(best.drop_duplicates(SERIES)[[*SERIES, "trial"]], on=[*SERIES, "trial"])

@@ -51,7 +51,7 @@ def _draw_share(tables: Tables) -> alt.FacetChart:
 
 
 def _worker_chart(frame: pd.DataFrame, x: alt.X, y: alt.Y, tips: Mapping[str, str], line_basis: str) -> alt.FacetChart:
-    """Return a chart over workers: measured points, a limit, dashed lines (rows whose ``basis`` is `line_basis`)."""
+    """Return a chart over workers of measured points, a limit, and dashed lines (rows whose basis is `line_basis`)."""
     lines = [replace(shapes.MEASURED, dash=None), Line(line_basis, theme.DASHED, hover=False)]
     behind = [marks.limit("limit", y)]
     return shapes.curves(frame, x, y, tips, lines, colour="storage", details=["network", "curve"], behind=behind)
@@ -109,7 +109,7 @@ def _draw_readers(tables: Tables) -> alt.FacetChart:
         "shown": "readers needed (90 % interval)", "has": "readers of a worker", "reads": "one reader takes",
         "computes": "the worker computes",
     }  # fmt: skip
-    # The dashed line also covers measured points.
+    # The dashed line joins all points, also the measured ones.
     return _worker_chart(pd.concat([frame, frame.assign(basis="every"), limit]), axes.ranks_x(table), y, tips, "every")
 
 
@@ -126,7 +126,7 @@ def _reader_needs(tables: Tables) -> pd.DataFrame:
 
 
 def _missing_readers(tables: Tables) -> str:
-    """Return the worst measured shortage of readers, or else the readers that a worker without readers needs."""
+    """Return in words the worst measured shortage of readers, or how many readers a worker without readers needs."""
     frame = _reader_needs(tables)
     frame = frame[frame["basis"] == "measured"]
     if frame.empty:

@@ -106,7 +106,7 @@ def _width(drawing: str) -> float:
 
 
 def _facets(spec: Spec) -> Iterator[Spec]:
-    """Yield the faceted charts in a chart, itself or its parts."""
+    """Yield each faceted chart: the chart itself, or parts of it."""
     if "facet" in spec:
         yield spec
     for part in (*spec.get("vconcat", ()), *spec.get("hconcat", ())):
@@ -114,7 +114,7 @@ def _facets(spec: Spec) -> Iterator[Spec]:
 
 
 def _resized_copy(spec: Spec, width: float, across: int) -> Spec:
-    """Return a copy with `across` panels side by side, each of this `width`, in proportion, and with thinner marks."""
+    """Return a copy with `across` panels side by side, each scaled to this `width` in proportion. Marks get thin."""
     copy: Spec = deepcopy(spec)
     for facet in _facets(copy):
         if "columns" in facet:

@@ -46,7 +46,7 @@ def axis_text(frame: pd.DataFrame, axis: str) -> pd.Series[str]:
 
 
 def interleaved_order(frame: pd.DataFrame) -> pd.Index[Any]:
-    """Return the index of `frame`, reordered so that every network, hardware entry and storage takes its turn."""
+    """Return the index of `frame`, reordered so that every network, hardware and storage takes its turn."""
     owners = [name for name in FILTERS if name in frame]
     position = frame.groupby(owners, dropna=False).cumcount() if owners else pd.Series(0, index=frame.index)
     return position.sort_values(kind="stable").index
@@ -138,10 +138,10 @@ def smallest_row(frame: pd.DataFrame, column: str) -> Any:
 
 
 def sort_by_lead(frame: pd.DataFrame, tables: Tables) -> pd.DataFrame:
-    """Return `frame` with ``lead``, which marks rows of leading curves. They come first, stalls before other verdicts.
+    """Return `frame` with the flag ``lead``. Leading curves come first; among them, stalls before other verdicts.
 
-    A curve leads if it is the fastest with its network, hardware and verdict: with the most samples per second at any
-    measured number of workers (as on the report's cards), or at any predicted one if nothing was measured.
+    A curve leads if it is the fastest of its network, hardware and verdict: it has the most samples per second at any
+    measured number of workers, as on the report's cards. Predicted rates count only if nothing was measured.
     """
     frame = with_machines(frame, tables)
     curves = frame[list(AXES)].drop_duplicates()

@@ -24,7 +24,7 @@ LARGE_DISTURBED_SHARE = 0.25
 
 
 def _layer_scaling(tables: Tables, *, all_layers: bool) -> pd.DataFrame:
-    """Return the rows of all layers together, or of each layer type, in panels of one network and hardware entry."""
+    """Return the rows of all layers together, or of each layer type, in panels of one network and hardware."""
     frame = rows(tables, "layer_scaling", CELLS)
     frame = frame[(frame["layer_type"] == "all") == all_layers]
     if frame.empty:
@@ -39,7 +39,7 @@ def _is_small_type(frame: pd.DataFrame) -> pd.Series[bool]:
 
 
 def with_node_counts(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return `frame` with ``n``, the number of workers if the panel's largest mini-batch is split into parts of b."""
+    """Return `frame` with ``n``, the number of workers, with b samples each, in the panel's largest mini-batch."""
     largest = frame.groupby("panel")["worker_batch"].transform("max")
     return frame.assign(n=[number(share) for share in largest / frame["worker_batch"]])
 
@@ -66,7 +66,7 @@ def _falling_batch(frame: pd.DataFrame, field: str, title: str, line: Line) -> a
 
 
 def _draw_all(tables: Tables) -> alt.FacetChart:
-    """Draw a panel for each network, a curve for each hardware entry."""
+    """Draw a panel for each network, a curve for each hardware."""
     frame = _layer_scaling(tables, all_layers=True)
     if frame["hardware"].nunique() > 1:
         frame = frame.assign(panel=frame["network"])

@@ -46,7 +46,7 @@ def preset_channels(frame: pd.DataFrame) -> tuple[alt.Color, alt.Shape]:
 def dashes(
     dash_by_basis: Mapping[str, Sequence[int]] = theme.DASHES, title: str | None = None, colour: str | None = None
 ) -> alt.StrokeDash:
-    """Return the encoding of lines' ``basis`` by dashes, with a legend, whose lines have the colour `colour`."""
+    """Return the encoding that shows a line's ``basis`` by dashes. In the legend, lines have the colour `colour`."""
     scale = alt.Scale(domain=list(dash_by_basis), range=list(dash_by_basis.values()))
     legend = alt.Legend(
         title=title, symbolType="stroke", symbolSize=DASH_SIZE, symbolStrokeColor=colour or alt.Undefined
@@ -132,7 +132,7 @@ def ideal(x: alt.X, y: alt.Y) -> alt.Chart:
 
 
 def ideal_rows(frame: pd.DataFrame, field: str, *, is_falling: bool = False) -> pd.DataFrame:
-    """Return the rows of the ideal line in each panel: proportional to `field`, or if `is_falling`, to its inverse."""
+    """Return the rows of each panel's ideal line. It is proportional to `field`, or to 1 / `field` if `is_falling`."""
     drawn = frame[["panel", field]].drop_duplicates()
     if is_falling:
         starts = frame.groupby(["panel", "series"])[field].max().reset_index(name="start")

@@ -27,7 +27,7 @@ MAX_END_RATIO = 4
 
 
 def draw(tables: Tables) -> alt.FacetChart:
-    """Draw a panel for each network, hardware entry and kind of memory, a series for each preset."""
+    """Draw a panel for each network, hardware and kind of memory, a series for each preset."""
     measured = _measured_rows(tables)
     limits = rows(tables, "largest_batch", CELLS).pipe(_arrange_panels)
     limits = limits[limits["panel"].isin(measured["panel"])]
@@ -71,7 +71,7 @@ def _line(row: pd.Series[Any], measured: pd.DataFrame) -> pd.DataFrame:
 
 
 def finding(tables: Tables) -> str:
-    """Return the finding: the smallest b among the largest mini-batches that fit, each of one training."""
+    """Return the finding: the largest mini-batch that fits, of the training where this mini-batch is smallest."""
     frame = rows(tables, "largest_batch", CELLS)
     known = frame[frame["largest_batch"].notna()].sort_values("largest_batch", kind="stable")
     if known.empty:

@@ -111,7 +111,7 @@ def render_all(tables: Tables, folder: Path) -> None:
         chart_tables = {table: tables[table] for table in chart.tables if table in tables}
         try:
             render(name, chart_tables, {format: folder / f"{name}.{format}" for format in FORMATS})
-        except (InputError, OSError):  # errors of the file system
+        except (InputError, OSError):  # such as a full disk: no chart is at fault
             raise
         except Exception as error:
             message = f"error: chart {name} cannot be drawn: {type(error).__name__}: {error}\n"
@@ -121,7 +121,7 @@ def render_all(tables: Tables, folder: Path) -> None:
 def write(chart: Spec, title: str, files: Mapping[str, Path]) -> None:
     """Write a chart in all formats: web page, SVG, PDF, PNG and Vega-Lite. `files` has a path for each of `FORMATS`.
 
-    The page has a title, all panels and the libraries, or no libraries if the chart has no data. The pictures are laid
+    The page has a title and all panels. It has the drawing libraries only if the chart has data. The pictures are laid
     out by `journal` and have only the panels of fastest curves. Equal charts are written as equal files, byte for byte.
     """
     import vl_convert as vlc

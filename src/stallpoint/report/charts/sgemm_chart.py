@@ -26,7 +26,7 @@ PANEL_POINT = ["panel", "network", "hardware", "worker_batch"]
 
 
 def draw(tables: Tables) -> alt.FacetChart:
-    """Draw the speedup of layers' products, as a band and a median or as named lines, and of the reference product."""
+    """Draw the speedup of the reference product and of layers' products. Few layers have a line each, many one band."""
     curves = _curves(tables)
     drawn = with_node_counts(pd.concat([curves[curves["layer"] == REFERENCE], *_shown_layers(curves)]))
     ideal = marks.ideal_rows(drawn, "worker_batch", is_falling=True)
@@ -79,7 +79,7 @@ def _band(layers: pd.DataFrame, kind: str) -> pd.DataFrame:
 
 
 def _name_layers(layers: pd.DataFrame) -> pd.DataFrame:
-    """Return `layers` with ``named``, the text beside a line: the layer's name, at its smallest mini-batch."""
+    """Return `layers` with ``named``: the layer's name in the row of its smallest mini-batch, empty in other rows."""
     is_smallest = layers["worker_batch"] == layers.groupby("layer")["worker_batch"].transform("min")
     return layers.assign(named=layers["layer"].where(is_smallest, ""))
 

@@ -162,8 +162,8 @@ def bars(
 ) -> alt.FacetChart:
     """Return bars in panels. Predicted bars are hatched in the style `hatch` of the theme.
 
-    `grouped` is a field, followed by its values in order: they have bars side by side. Other bars are stacked in the
-    order of the field `order`, or reach from `y` to the field `end`.
+    `grouped` is the name of a field, followed by its values in the order in which their bars are side by side. With
+    `order`, bars are stacked in the order of this field. With `end`, bars reach from `y` to this field.
     """
     coloured, _ = _colour_channels(frame, colour)
     base = alt.Chart().encode(x=x, y=y)

@@ -70,9 +70,9 @@ MAX_NAMED = 4
 def _curves(
     tables: Tables, predictions: pd.DataFrame, *, title: str = TITLE, legend: bool = True
 ) -> tuple[list[alt.Chart], pd.DataFrame]:
-    """Return the layers of speedup curves, and their rows; `predictions` has their ``panel`` and ``series``.
+    """Return layers of a chart that draw speedup curves, and the rows that they draw, from `predictions`.
 
-    If curves of a panel share a preset, they share its colour. Shapes then distinguish their predictions, too.
+    Several curves of a preset have the preset's colour. Their predicted points then have different shapes, too.
     """
     predictions = with_machines(predictions, tables)
     speedups = pd.concat(
@@ -117,7 +117,7 @@ MAX_CURVES = 4
 
 
 def draw_card(tables: Tables, card: Mapping[str, str]) -> alt.TopLevelMixin:
-    """Draw the fastest curves of a card's network and hardware entry in one panel. A card about one batch size B shows
+    """Draw the fastest curves of a card's network and hardware in one panel. A card about one batch size B shows
     strong scaling at B only."""
     selection: dict[str, str | int] = {name: card[name] for name in ("network", "hardware")}
     if "batch" in card:

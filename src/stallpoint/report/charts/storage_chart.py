@@ -16,7 +16,7 @@ PERCENTILES = {"latency_p50": "median of a sample", "latency_p95": "95th percent
 def draw(tables: Tables) -> alt.FacetChart:
     """Draw a row for each storage, order, state of the page cache and number of readers, the fastest first.
 
-    Each number of nodes has a point. If nodes have several workers, each number of workers has one.
+    Each number of nodes has a point. If nodes have several workers, each number of workers has its own point.
     """
     frame = _rates(tables)
     scale, axis = axes.log10(axes.span(frame), "~s")
@@ -49,7 +49,7 @@ def _node_count_label(nodes: int, workers_per_node: int) -> str:
 
 
 def finding(tables: Tables) -> str:
-    """Return the finding: the fastest and the slowest storage, and those for which a cache may have answered."""
+    """Return the finding: the fastest and the slowest storage, and storages whose reads a cache may have answered."""
     frame = _rates(tables)
     cold_rows = frame[(frame["cache"] == "cold") & (frame["order"] == "shuffled")]
     compared = cold_rows if len(cold_rows) else frame

@@ -28,7 +28,7 @@ LABELS = "datum.value < 1e4 ? format(datum.value, '~g') : format(datum.value, '~
 
 
 def _draw_throughput(tables: Tables) -> alt.FacetChart:
-    """Draw a panel for each measure, and for each hardware entry if there are several, with a line for each network."""
+    """Draw a panel for each measure, and for each hardware if there are several, with a line for each network."""
     frame = _measures(tables)
     tips = {"network": "network", "series": "curve", "ranks": axes.unit(frame), "basis": "basis",
             "shown": "(90 % interval)"}  # fmt: skip
@@ -42,12 +42,12 @@ def _y_axis() -> alt.Y:
 
 
 def _fastest_curves(tables: Tables, table: str) -> pd.DataFrame:
-    """Return the rows in `table` of each network's and hardware's fastest curve, whose name is ``series``."""
+    """Return the rows in `table` of the fastest curve of each network and hardware; ``series`` names the curve."""
     frame = rows(tables, table, CELLS)
     frame = frame[(frame["scaling"] != "compute") & (frame["sync"] != NONE)]
     if frame.empty:
         raise NoData(f"no {CELLS}")
-    known = {name: of for name, of in tables.items() if name != "stalling"}  # without verdicts, a single curve leads
+    known = {name: of for name, of in tables.items() if name != "stalling"}  # one curve leads, not one per verdict
     leads = sort_by_lead(with_machines(frame, tables), known).query("lead").drop(columns="lead")
     return leads.assign(series=label(leads, ["scaling", "sync", "batch"]))
 
@@ -101,7 +101,7 @@ def _cost_of_a_sample(tables: Tables) -> str:
 
 
 def _draw_costs(tables: Tables) -> alt.FacetChart:
-    """Draw an epoch's time over its price or node-hours: a line for each network, a panel for each hardware entry."""
+    """Draw an epoch's time over its price or node-hours: a line for each network, a panel for each hardware."""
     frame, cost = _costs(tables)
     scale, axis = axes.log10(frame[cost])
     x = alt.X(f"{cost}:Q", title=f"{COSTS[cost]} of an epoch", scale=scale, axis=axis)
@@ -123,7 +123,7 @@ def _costs(tables: Tables) -> tuple[pd.DataFrame, str]:
 
 
 def _price_of_speed(tables: Tables) -> str:
-    """Return the finding: the measured worker count with the shortest epoch, compared with the cheapest one."""
+    """Return the finding: the shortest epoch on any measured number of workers, compared with the cheapest epoch."""
     frame, cost = _costs(tables)
     curve = frame[frame["basis"] == "measured"]
     curve = curve[(curve[["network", "hardware"]] == curve.iloc[:1][["network", "hardware"]].to_numpy()).all(axis=1)]
@@ -145,7 +145,7 @@ USES = {FLOPS: ("flops", 1e-9, "GFLOP/s"), LINK: ("link", 1e-6, "MB/s")}
 
 
 def _draw_utilisation(tables: Tables) -> alt.FacetChart:
-    """Draw a panel for each measure (and hardware entry), a line for each network."""
+    """Draw a panel for each measure and hardware, a line for each network."""
     frame = _all_measures(tables).assign(basis="measured")
     tips = {"network": "network", "series": "curve", "ranks": axes.unit(frame), "shown": "(90 % interval)"}
     x, lines = axes.ranks_x(frame), [shapes.MEASURED]
@@ -153,7 +153,7 @@ def _draw_utilisation(tables: Tables) -> alt.FacetChart:
 
 
 def _all_measures(tables: Tables) -> pd.DataFrame:
-    """Return both measures of the fastest curve of each network and hardware, in % of its rating if it has one."""
+    """Return both `USES` of the fastest curve of each network and hardware, in % of the hardware's rating if known."""
     leads = _fastest_curves(tables, "utilisation")
     found = [_measure_rows(leads, measure).assign(measure=measure) for measure in USES]
     frame = pd.concat([one for one in found if len(one)] or found)
@@ -174,7 +174,7 @@ def _measure_rows(leads: pd.DataFrame, measure: str) -> pd.DataFrame:
 
 
 def _least_used(tables: Tables) -> str:
-    """Return the finding: the lowest share of the rated FLOP/s, each on a curve's most workers."""
+    """Return the finding: the lowest share of the rated FLOP/s among curves, taking each at its most workers."""
     frame = _all_measures(tables).query("measure == @FLOPS and unit == '% of rated'")
     if frame.empty:
         return ""

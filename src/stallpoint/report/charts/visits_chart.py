@@ -26,7 +26,7 @@ _VISIT = ["cell", "visit"]
 
 
 def draw(tables: Tables) -> alt.FacetChart:
-    """Draw a panel for each hardware entry: its lanes are below each other, on one time axis."""
+    """Draw a panel for each hardware: its lanes are below each other, on one time axis."""
     visits = _place_visits(rows(tables, "visits", CELLS))
     first = visits[visits["rank"] == 0]
     ends, disturbed = _sentinels(visits, first), _disturbed_rows(tables, first)
@@ -112,7 +112,7 @@ def _place_visits(visits: pd.DataFrame) -> pd.DataFrame:
 
 
 def _pauses(visits: pd.DataFrame) -> pd.Series:
-    """Return the minutes cut out before each visit: those before its hardware's first visit, and long pauses since."""
+    """Return the minutes cut out before each visit: those until the hardware's first visit, and later long pauses."""
     found = []
     for _, here in visits.sort_values("start").groupby("hardware"):
         last_end = (here["start"] + here["duration"] / 60).cummax().shift(fill_value=0.0)
@@ -124,7 +124,7 @@ def _pauses(visits: pd.DataFrame) -> pd.Series:
 
 
 def _name(path: str) -> str:
-    """Return a cell in words: ``train, alexnet, nodes 2, ...``. Its hardware entry is the panel's name, and omitted."""
+    """Return a cell in words: ``train, alexnet, nodes 2, ...``. Its hardware is omitted, as it is the panel's name."""
     kind, *axes = path.split("/")
     axes_shown = [axis.replace("~", " ").removeprefix("network ") for axis in axes if not axis.startswith("hardware~")]
     return ", ".join([kind, *axes_shown])

@@ -70,7 +70,7 @@ def page(title: str, parts: Iterable[str | Mapping[str, Any]], *, legend_columns
     """Return a page of `parts`: pieces of HTML, and charts (Vega-Lite) that the page's script draws. Readers without
     scripts see the charts as SVG. A page without charts contains no libraries.
 
-    Legends have `legend_columns` columns; 0: all entries in a row.
+    Legends have `legend_columns` columns. If it is 0, all entries are in one row.
     """
     specs: dict[str, Mapping[str, Any]] = {}
     elements = []
@@ -102,7 +102,7 @@ def _svg(spec: Mapping[str, Any], name: str) -> str:
 
 
 def grid(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return a table of texts as HTML; keys can scroll it."""
+    """Return a table of texts as HTML. Readers can scroll it by keyboard."""
     heading = "".join(f'<th scope="col">{escape(text)}</th>' if text else "<td></td>" for text in head)
     rows_html = "".join(f"<tr>{''.join(f'<td>{escape(text)}</td>' for text in row)}</tr>" for row in rows)
     table = f"<table><thead><tr>{heading}</tr></thead><tbody>{rows_html}</tbody></table>"

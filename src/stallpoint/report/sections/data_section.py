@@ -30,7 +30,7 @@ def networks(tables: Tables) -> PagePart:
 
 
 def _rows(layers: pd.DataFrame) -> tuple[list[list[str]], list[dict[str, str]]]:
-    """Return a row for each network, and by which network each row is filtered."""
+    """Return a row for each network, and for each row the network to which the page's filter assigns it."""
     found = {str(name): rows for name, rows in layers.groupby("network", sort=False)}
     return [_network(name, rows) for name, rows in found.items()], [{"network": name} for name in found]
 
@@ -88,7 +88,7 @@ MAX_VALUES = 6
 
 
 def environment(tables: Tables) -> PagePart:
-    """Return the table of environments: a column for each hardware entry, a row for each property with its values."""
+    """Return the table of environments: a column for each hardware, a row for each property with its values."""
     runs, environments = tables.get("runs"), tables.get("environments")
     if runs is None or environments is None or environments.empty:
         return PagePart("environment", "Environment", "Data", paragraph("No job recorded its environment."))
