@@ -11,7 +11,7 @@ measured b' is not b/2, the gain is the mean gain of a halving, (t(b)/t(b'))^(1/
 *Distances*: the difference between the speedups of matrix products and of a network as the mini-batch falls.
 
 Keuper & Pfreundt (2016), section III-B: the sgemm speedup has exactly the characteristic of the free-communication
-experiment. Both speedups are relative to the largest mini-batch B measured for both. At each smaller b d(b) =
+experiment. Both speedups are relative to the largest mini-batch B measured for both. For each smaller b, d(b) is
 log((t_sgemm(B)/t_sgemm(b)) / (t_network(B)/t_network(b))). The distance is the mean of |d|.
 
 The mean of |d| of noisy times is never 0, and replicates only add noise. So the interval of the distance follows from
@@ -34,7 +34,7 @@ from stallpoint.records.tables import AMDAHL, CURVE_DISTANCES, HALVINGS
 
 
 def serial_fraction(n: Sequence[float], seconds: Reals) -> Reals:
-    """Return the serial fraction s of the times `seconds` [..., len(n)] on `n` workers, two of `n` different."""
+    """Return the serial fraction s by the times `seconds` [..., len(n)] on `n` workers; at least two counts differ."""
     design = np.stack([np.ones(len(n)), 1 / np.asarray(n, dtype=np.float64)], axis=-1)
     coefficients = non_negative_fit(design, seconds)
     return np.asarray(coefficients[..., 0] / coefficients.sum(-1))
@@ -57,7 +57,7 @@ def speedup_limit(serial_share: Reals) -> Reals:
 
 
 def table(compute: Compute, curves: Iterable[CurvePoints], threshold: float) -> list[dict[str, object]]:
-    """Return the rows of the amdahl table: each layer type on one worker, and each measured strong-scaling curve."""
+    """Return the amdahl table: a row for each layer type on one worker, and for each measured strong-scaling curve."""
     return [*_compute_rows(compute, threshold), *_measured_rows(curves, threshold)]
 
 
@@ -86,7 +86,7 @@ def _measured_rows(curves: Iterable[CurvePoints], threshold: float) -> Iterator[
 
 
 def _fit_row(n: Sequence[float], seconds: Ensemble, threshold: float, base: int, count_noun: str) -> dict[str, object]:
-    """Return the fitted columns of a row; `n` are worker counts divided by the smallest one, `base`."""
+    """Return the columns of a row that the fit gives; `n` are worker counts divided by `base`, the smallest count."""
     if len(set(n)) < 2:
         unknowns = np.full(len(seconds), np.nan)
         share, stall, limit, note = unknowns, unknowns, unknowns, f"fewer than two different {count_noun}"
@@ -140,7 +140,7 @@ def _halving_rows(labels: dict[str, str], batches: Sequence[int], seconds: Ensem
 
 
 def distance(first_speedups: Ensemble, second_speedups: Ensemble) -> tuple[float, float, float]:
-    """Return the mean of |log(first / second speedups)|, and its interval; both are [1 + REPLICATES, points]."""
+    """Return the mean of |log(first / second speedups)| and its interval; speedups are [1 + REPLICATES, points]."""
     intervals = [estimate(log) for log in np.log(first_speedups / second_speedups).T]
     values, lows, highs = (np.array(side) for side in zip(*intervals, strict=True))
     lower_distances = np.maximum(np.maximum(lows, -highs), 0.0)
@@ -178,7 +178,7 @@ def curve_distances(
 
 
 def _speedups(batches: Sequence[int], seconds: Ensemble, common_batches: Sequence[int]) -> Ensemble:
-    """Return the time at the largest of the `common_batches` over the time at each other one."""
+    """Return the time at the largest of the `common_batches` over the time at each smaller one."""
     indices = [list(batches).index(batch) for batch in common_batches]
     speedups: Ensemble = seconds[:, indices[-1:]] / seconds[:, indices[:-1]]
     return speedups

@@ -166,7 +166,7 @@ _WRONG_VERDICT_PROBABILITY = 0.02
 
 
 def losses(curve: CurvePoints, ranks: int) -> dict[str, Ensemble]:
-    """Return the seconds that each cause loses against ideal scaling, measured or else predicted at `ranks`.
+    """Return the seconds that each cause loses against ideal scaling at `ranks`, measured if possible, else predicted.
 
     Beyond measured counts, an error of the model multiplies the losses of all causes by the same factor.
     """
@@ -181,11 +181,11 @@ def losses(curve: CurvePoints, ranks: int) -> dict[str, Ensemble]:
 
 
 def verdicts(losses: Mapping[str, Ensemble], iteration_time: float) -> dict[str, LossVerdict]:
-    """Return the verdict on each cause: ``dominant`` if its loss is surely above 0 and above each other loss.
+    """Return the verdict on each cause: ``dominant`` if its loss is surely above 0 and above every other loss.
 
-    Losses are compared by their differences, in which changes of both cancel. A difference of at most `SAME_WITHIN` of
-    the iteration does not count: equal studies differ by as much. A cause surely below the largest is ``minor``. If no
-    cause is dominant, the largest and all except minor ones are ``not distinguishable``.
+    Losses are compared by their differences, in which changes that both share cancel. A difference of at most
+    `SAME_WITHIN` of the iteration time does not count: equal studies differ by as much. A cause surely below the
+    largest is ``minor``. If no cause is dominant, all causes except minor ones are ``not distinguishable``.
     """
     largest = max(losses, key=lambda cause: losses[cause][0])
     differences = {cause: losses[largest] - ensemble for cause, ensemble in losses.items() if cause != largest}
@@ -238,7 +238,7 @@ def hidden_communication(fitted: FittedStudy) -> Iterator[dict[str, object]]:
 
 
 class PointsWithoutCommunication:
-    """Points on several ranks without communication, each found by an otherwise equal point that communicates."""
+    """Points on several ranks that do not communicate; `counterpart` finds one by an equal point that communicates."""
 
     def __init__(self, points: Iterable[Measured], presets: Mapping[str, Preset]) -> None:
         self._presets = presets
@@ -248,7 +248,7 @@ class PointsWithoutCommunication:
         }
 
     def counterpart(self, point: Point) -> Measured | None:
-        """Return the point that differs from `point` only by not communicating; None if none was or can be measured."""
+        """Return the point that differs from `point` only by not communicating; None if no such point was measured."""
         return self._found.get(self._configuration(point)) if self._presets[point.sync].strategy.independent else None
 
     def _configuration(self, point: Point) -> tuple[Point, bool]:

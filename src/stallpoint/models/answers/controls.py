@@ -1,12 +1,12 @@
 """Checks that hold on any machine. If a check fails at a worker count, verdicts cover only smaller counts.
 
 *A/A controls*: on one worker all presets do the same, and so do a compute cell and a strong-scaling cell with the same
-b. Their iteration times must agree within intervals. One in ten 90 % intervals misses by p_value, so Holm's correction
-is applied over all pairs of a hardware entry.
+b. Their iteration times must agree within intervals. By chance one in ten 90 % intervals misses the truth, so Holm's
+correction is applied over all pairs of a hardware entry.
 
-*Speedups*: n times the workers are at most n times as fast. This is checked from the smallest count to each other one,
+*Speedups*: n times the workers are at most n times as fast. This is checked from the smallest count to each larger one,
 and from each measured count to the next. A larger gain is possible only if an isolated worker computes a sample of the
-smaller mini-batch faster by as much, for example because it fits into a cache.
+smaller mini-batch that much faster, for example because this mini-batch fits into a cache.
 
 *Validation*: predictions for more workers, calibrated on fewer, are compared with measurements. Training cells on more
 workers than the calibration are held out. All-reduces and storage reads need no training, and are always used.
@@ -112,7 +112,7 @@ def trusted(
 def _first_doubt(
     curve: CurvePoints, rows: Iterable[Mapping[str, object]], disturbed_keys: Collection[tuple[object, ...]]
 ) -> tuple[int, str]:
-    """Return the first count that fails a check (the smallest if all are in doubt), and why; empty if none fails."""
+    """Return the smallest count in doubt, and the doubt in words. The words are empty if no count fails a check."""
     hardware = curve.origin.hardware
     for row in rows:
         if row["hardware"] == hardware and not row["agrees"]:
@@ -132,9 +132,9 @@ def _first_doubt(
 
 
 def _impossible_gain(curve: CurvePoints) -> tuple[int, str]:
-    """Return a measured count with an impossible gain over or under its neighbour, and why; empty if there is none.
+    """Return the measured count to blame for an impossible gain, and that gain in words; no words if there is none.
 
-    Of the two neighbours, it is the one without which the other gains are more plausible.
+    The count to blame is the one of two neighbours without which the other gains are more plausible.
     """
     measured_counts = curve.seen.counts
     neighbours = next((neighbours for neighbours in pairwise(measured_counts) if superlinear(curve, *neighbours)), None)
@@ -142,7 +142,7 @@ def _impossible_gain(curve: CurvePoints) -> tuple[int, str]:
         return curve.base, ""
 
     def largest_other_gain(excluded_count: int) -> float:
-        """Return the largest gain between neighbours without one count, over the largest possible gain."""
+        """Return the largest ratio of a gain to the possible gain between neighbours, leaving out `excluded_count`."""
         others = pairwise(ranks for ranks in measured_counts if ranks != excluded_count)
         return max((float(_gain_over_possible(curve, *pair)[0]) for pair in others), default=0.0)
 
@@ -160,7 +160,7 @@ def superlinear(curve: CurvePoints, few_workers: int, many_workers: int) -> bool
 
 
 def _gain_over_possible(curve: CurvePoints, few_workers: int, many_workers: int) -> Ensemble:
-    """Return the gain over the largest possible one: the ratio of workers times an isolated worker's gain."""
+    """Return the gain over the largest possible gain, which is the ratio of workers times an isolated worker's gain."""
     gain = curve.speedup(many_workers, "measured") / curve.speedup(few_workers, "measured")
     fewer, more = (_sample_seconds(curve, ranks) for ranks in (few_workers, many_workers))
     isolated_gain = np.maximum(fewer / more, 1.0) if fewer is not None and more is not None else 1.0
@@ -194,8 +194,8 @@ CALIBRATION_COUNTS = 2
 
 
 def validation(fitted: FittedStudy) -> list[dict[str, object]]:
-    """Return the rows of the validation table: every point on more nodes than ``calibration_nodes``. If a study names
-    none, every point on more workers than the `CALIBRATION_COUNTS` smallest counts."""
+    """Return the validation table: a row for each point on more nodes than ``calibration_nodes``. Without this setting,
+    there is a row for each point on more workers than the `CALIBRATION_COUNTS` smallest worker counts."""
     points, wanted = fitted.points, fitted.asked.calibration_nodes
     scaling = [one for one in points if one.point.scaling in SCALINGS]
     if not scaling:
@@ -256,7 +256,7 @@ def _excess_seconds(predicted_point: Predicted, measured: Measured, *parts: str)
 
 
 def _repeat_difference(seconds: Sequence[float]) -> float:
-    """Return the mean of slower / faster - 1 over all pairs of positive times; NaN without a pair."""
+    """Return the mean of longer / shorter - 1 over all pairs of the positive `seconds`; NaN if there is no pair."""
     pairs = [max(pair) / min(pair) - 1 for pair in combinations([some for some in seconds if some > 0], 2)]
     return float(np.mean(pairs)) if pairs else float("nan")
 

@@ -1,9 +1,9 @@
 """Costs of training on each number of nodes: the cheapest number for a deadline, and the fastest for a budget.
 
-Time, node-hours, energy and price of an epoch follow from throughput, those of a target from its steps. A measured
-point's energy is by its measured power. A predicted point's is by the mean power of all measured points. If power was
-not measured, it is the rated ``node_watts``. The number of nodes is chosen in each replicate. The choice is *decided*
-if the same number wins in `INTERVAL` of the replicates.
+Time, node-hours, energy and price of an epoch follow from throughput, those of a target from its steps. The energy of a
+measured point follows from its measured power, that of a predicted point from the mean power of all measured points. If
+power was not measured, the rated ``node_watts`` replace it. The number of nodes is chosen in each replicate. The choice
+is *decided* if the same number wins in `INTERVAL` of the replicates.
 
 *Productive share*: the part of a job's time that is neither lost to failures nor spent on checkpoints and restarts.
 
@@ -21,7 +21,7 @@ continues without broken nodes, which takes r·D of its share. *Spare* nodes rep
 spares as are enough in 99 % of the time, and the productive share is then over all nodes, spares included.
 
 Throughput times the productive share is the effective rate. It stalls where doubling the nodes gains less than the
-threshold. On many nodes this is sooner than for throughput, as M halves with each doubling.
+threshold. On many nodes it stalls sooner than throughput, as M halves with each doubling.
 """
 
 from __future__ import annotations
@@ -149,17 +149,17 @@ def _costs_at(fitted: FittedStudy, at: Measured | Predicted, goal: str, iteratio
 
 
 def _study_power(fitted: FittedStudy) -> tuple[MeasuredPower, dict[str, Power | None]]:
-    """Return the measured power of each point, and the mean power of training on several workers by hardware entry."""
+    """Return the measured power of points, and by hardware entry the mean power of training on several workers."""
     cells = [cell for at in fitted.communicating for cell in at.cells]
     measured = MeasuredPower(fitted.tidy[ENERGY.name], fitted.asked.seed)
     return measured, {name: measured.mean_of_hardware(name, cells) for name in fitted.tidy["runs"]["hardware"].unique()}
 
 
 def within_limit(limited_values: Reals, minimised_values: Reals, limit: float) -> Reals:
-    """Return the probability that each option is the best, and last that none keeps the limit, [options + 1].
+    """Return the probability that each option is the best, and as last entry that no option keeps the limit.
 
     An option keeps the limit if its `limited_values` are at most `limit`; the best one has the smallest
-    `minimised_values`. Both are [options, 1 + REPLICATES].
+    `minimised_values`. Both are [options, 1 + REPLICATES], and the result is [options + 1].
     """
     is_allowed = limited_values <= limit
     best = np.where(is_allowed, minimised_values, np.inf).argmin(axis=0)
@@ -170,7 +170,7 @@ def within_limit(limited_values: Reals, minimised_values: Reals, limit: float) -
 def choices(
     found: Sequence[Cost], deadline: float | None, budget: float | None, epochs: float
 ) -> Iterator[dict[str, Any]]:
-    """Yield the rows of the choices table; `deadline` [s] and `budget` [price] are for `epochs` epochs or a target."""
+    """Yield the rows of the choices table; `deadline`, s, and `budget` limit `epochs` epochs or reaching a target."""
     curves: dict[tuple[Any, ...], list[Cost]] = {}
     for cost in found:
         curves.setdefault((cost.point.series, cost.goal), []).append(cost)
@@ -292,7 +292,7 @@ class MeasuredPower:
 
 
 def _strict_sum(values: pd.Series) -> float:
-    """Return the sum of `values`; NaN if one is unknown."""
+    """Return the sum of `values`; NaN if any value is unknown."""
     return float(values.sum(skipna=False))
 
 
@@ -307,7 +307,7 @@ _LEAST_SHARE = 1e-300
 
 
 def young_interval(checkpoint: Reals | float, mtbf: Reals) -> Reals:
-    """Return Young's interval between checkpoints, s; writing one takes `checkpoint` s, failures are `mtbf` s apart."""
+    """Return Young's interval between checkpoints, s. Writing takes `checkpoint` s; failures are `mtbf` s apart."""
     return np.sqrt(2 * checkpoint * mtbf)
 
 
@@ -345,7 +345,7 @@ class Failures:
     def of(
         cls, hardware: str, entry: Mapping[str, float], seed: int, timed: Mapping[str, Ensemble] | None = None
     ) -> Failures:
-        """Return the failures of an entry ``failures``; a rate that was ``counted`` is as uncertain as a Poisson count.
+        """Return the failures in a study's `entry`. If they were ``counted``, the rate varies as a Poisson count does.
 
         `timed` holds measured times of `CHECKPOINT_WRITE` and `CHECKPOINT_READ` on a storage. They are used unless the
         entry gives ``checkpoint_seconds``; the time to read is added to a restart.
@@ -373,7 +373,7 @@ class Failures:
         return self._share(self.mtbf(nodes), self.reload_seconds) * np.maximum(1 - self._broken_share, 0.0)
 
     def spare_nodes(self, nodes: int) -> int:
-        """Return the number of spare nodes that is enough in `SPARES_SUFFICE` of the time; 0 if repair is unknown."""
+        """Return the number of spare nodes that suffices in `SPARES_SUFFICE` of the time; 0 if repairs are unknown."""
         mean = float(nodes * self._broken_share[0])
         if not np.isfinite(mean):
             return 0
@@ -401,7 +401,7 @@ class Failures:
 
 
 def row(curve: CurvePoints, failures: Failures, threshold: float) -> dict[str, object]:
-    """Return the row of the availability table for a curve of known worker counts."""
+    """Return the availability table's row for a curve on which at least one worker count is known."""
     rates = curve.known.rates
     effective_rates = {n: rate * failures.share(curve.at(n).point.nodes) for n, rate in rates.items()}
     verdict, ranks = Curve(rates, threshold=threshold).stall.verdict

@@ -7,8 +7,8 @@ its wait for data.
 *Saturation*: the number of concurrent readers at which doubling the readers stops paying.
 
 *Break-even*: Keuper & Pfreundt (2016, section IV) advise to copy a training set to the nodes' own disks (staging), and
-to convert it (packing). Each takes its seconds once, and shortens the wait for data in each epoch. It breaks even after
-seconds / (wait before - wait after) epochs; both waits are of one epoch.
+to convert it (packing). Each takes time once, and shortens the wait for data in each epoch. It breaks even after
+time / (wait before - wait after) epochs; both waits are those of one epoch.
 """
 
 from __future__ import annotations
@@ -77,10 +77,10 @@ MIN_VISITS = 2
 
 
 def saturation(fitted: FittedStudy) -> list[dict[str, object]]:
-    """Return the rows of the saturation table: every storage, by the number of workers on a node.
+    """Return the rows of the saturation table, one for each storage and each number of workers on a node.
 
-    A storage saturates where doubling its readers raises their total rate by less than `threshold`. No verdict if a
-    placement was visited once.
+    A storage saturates where doubling its readers raises their total rate by less than `threshold`. There is
+    no verdict if a placement was visited only once.
     """
     asked = fitted.asked
     return [
@@ -117,7 +117,7 @@ def _saturation_rows(
 
 
 def _deciders(verdict: Verdict, ranks: Sequence[int], largest: int) -> str:
-    """Return in words which visits (to at most `largest` workers) or further counts would decide; empty if decided."""
+    """Return in words what has to be measured to decide; empty if decided. No visit has more than `largest` workers."""
     if verdict != Verdict.UNDECIDED:
         return ""
     here, beyond = [n for n in ranks if n <= largest], [n for n in ranks if n > largest]
@@ -148,7 +148,7 @@ class _Remedy:
     """Path of the packed data set."""
 
     def is_between(self, before: TrainCell, after: TrainCell) -> bool:
-        """Return whether this remedy makes the data that `after` reads from the data that `before` reads."""
+        """Return whether this remedy turns the data that `before` reads into the data that `after` reads."""
         if before.stage_to:
             return False
         if self.name == STAGING:

@@ -6,13 +6,13 @@ The prediction starts from the most similar measured training, the base, at mini
     extra   = messages - (1 - 1/s) (weights + gradients) - (1 - 1/s_o) optimiser
 
 The base is the same training if it ran, else one worker without communication (extra_base 0), else the training that is
-to be changed; `terms.peaks` has its peak at each mini-batch. A mini-batch is computed in k parts, and the activations
-of one part are in memory at once (`Strategy.kept`). s is the number of shards of weights and gradients (1 unless
-sharded), s_o that of the optimiser's state (`Strategy.divided`). Messages (`Strategy.buffers`) take, with W the bytes
-of all weights, L those of the largest block, n workers and the global mini-batch B:
+to be changed; `terms.peaks` gives the base's peaks. A mini-batch is computed in k parts, and the activations of one
+part are in memory at once (`Strategy.kept`). Weights and gradients are divided into s shards, and the optimiser's state
+into s_o shards (`Strategy.divided`); 1 if undivided. Messages take the following bytes (`Strategy.buffers`). W are the
+bytes of all weights, L those of the largest block, n is the number of workers, B the global mini-batch:
 
     ddp       W of buckets, unless gradients are views of them
-    zero-1    as ddp; while weights are gathered, all of them and a share: W (1 + 1/n)
+    zero-1    as ddp; while weights are gathered, all weights and a worker's share: W (1 + 1/n)
     fsdp      a gathered block and `gather_ahead` more, its gradients, and a copy to send: (3 + gather_ahead) L;
               with k > 1 also the unsharded gradients of all parts before the last: W
     outputs   inputs of split layers for all samples: B values of each input and each class
@@ -72,7 +72,7 @@ def largest_batch(memory: Iterable[Peaks], runs: pd.DataFrame, environments: pd.
 
 
 def _failed(runs: pd.DataFrame) -> Mapping[_RowKey, list[int]]:
-    """Return each b that ran out of memory, by training and kind of memory."""
+    """Return the mini-batches that ran out of memory, by training and kind of memory."""
     reasons = dict(zip(runs["cell"], runs["reason"], strict=True))
     found: dict[_RowKey, list[int]] = {}
     for path, cell in trained(runs[runs["reason"].str.contains(OUT_OF_MEMORY, regex=False)]).items():
@@ -111,7 +111,7 @@ def _largest_row(key: _RowKey, peaks: Peaks | None, failed: list[int], least_fre
 
 
 def _largest_basis(tried_batches: _TriedBatches, line: Ensemble, available_bytes: float) -> tuple[str, str]:
-    """Return the basis of the largest b (measured, predicted or unknown), and what is missing if unknown."""
+    """Return the basis of the largest b (measured, predicted or unknown); if it is unknown, also what is missing."""
     if tried_batches.largest_trained < tried_batches.smallest_failed < np.inf:
         return MEASURED, ""
     if np.isnan(tried_batches.largest_trained):
@@ -182,7 +182,7 @@ class MemoryModel:
         environments: pd.DataFrame,
         cuts: Mapping[str, Cuts] | None = None,
     ) -> None:
-        """Take peaks, the rows `largest` of the largest_batch table, tidy tables, and `cuts` as in `Cluster.cuts`."""
+        """Take measured peaks. `largest` are rows of the largest_batch table; `cuts` are the same as `Cluster.cuts`."""
         self._peaks = {(*one.training, one.memory): one for one in peaks}
         isolated = [one for one in self._peaks.values() if one.labels["sync"] == NONE]
         self._isolated = {tuple(one.labels[name] for name in _ISOLATED_AXES): one for one in isolated}
@@ -240,7 +240,7 @@ class MemoryModel:
         return _MeasuredTraining(known, None, (1, 1)) if known else None
 
     def _least_available(self, hardware: str, workers: int, memory: str) -> float:
-        """Return the least memory available to a worker, bytes, if possible on nodes with as many `workers`."""
+        """Return the least memory available to a worker, bytes; nodes with this number of `workers` count, else all."""
         hardware_rows = self._peak_memory[self._peak_memory["hardware"] == hardware]
         same_worker_rows = hardware_rows[hardware_rows["ranks"] // hardware_rows["nodes"] == workers]
         cells = (same_worker_rows if len(same_worker_rows) else hardware_rows)["cell"]
@@ -264,7 +264,7 @@ def fits(curves: Iterable[CurvePoints], memory: MemoryModel) -> Iterator[dict[st
 
 
 def _verdict(b: int, tried_batches: Mapping[str, object], peak: Ensemble, available_bytes: float) -> Fits:
-    """Return whether mini-batch `b` fits: as training showed, else by the predicted peak and the available memory."""
+    """Return whether mini-batch `b` fits, by training that tried it, else by predicted peak and available memory."""
     if tried_batches and b <= float(str(tried_batches["largest_measured"])):
         return Fits.YES
     if tried_batches and b >= float(str(tried_batches["smallest_failed"])):
@@ -315,7 +315,7 @@ def _added_bytes(
     cuts: Cuts | None,
     worker_batch: float,
 ) -> float:
-    """Return the bytes that messages add to a worker's memory, minus those that sharding saves of `undivided_bytes`."""
+    """Return the bytes that messages add to a worker's memory, minus what sharding saves of the `undivided_bytes`."""
     if placement == (1, 1):
         return 0.0
     saved_bytes = sum((1 - 1 / parts) * size for parts, size in zip(divided, undivided_bytes, strict=True))

@@ -3,9 +3,9 @@
 A `Question` is a table of answers and the function that makes its rows. The module that computes the answer defines it;
 `models.fitting` collects all questions.
 
-*Median iteration*: the iteration with the median wall time of a cell; the wall time is that of the slowest rank. It is
-kept for each run: cells at the largest worker count of a network, hardware entry and preset. Only layers of median
-iterations are kept, so that charts do not grow with the study.
+*Median iteration*: the iteration of a cell with the median wall time, which is the time of the slowest rank. One is
+kept for each run: a run has the cells at the largest worker count of a network, hardware entry and preset. Only layers
+of median iterations are kept, so that charts do not grow with the study.
 """
 
 from __future__ import annotations
@@ -169,7 +169,7 @@ class FittedStudy:
         return pd.concat([self.reduced.disturbed, self.slow_visits], ignore_index=True)
 
     def doubt_of_links(self, point: Point) -> str:
-        """Return why predictions may not use a point's links (every visit was slow); empty if they may."""
+        """Return the reason if predictions may not use a point's links, as every visit was slow; else an empty text."""
         scheme = communication.scheme_of(point.hardware, self.presets[point.sync])
         counts = listed([str(ranks) for ranks in self._slow_link_counts.get(scheme[:3], [])])
         return f"the machine was slow in every visit to the messages on n = {counts}" if counts else ""
@@ -214,7 +214,7 @@ class FittedStudy:
 
     @cached_property
     def memory(self) -> list[peaks.Peaks]:
-        """Peaks of memory."""
+        """Peaks of workers' memory use."""
         return peaks.fit(self.tidy["peak_memory"], self.tidy["runs"], self.asked.seed)
 
     @cached_property
@@ -229,7 +229,7 @@ class FittedStudy:
 
     @cached_property
     def presets(self) -> dict[str, Preset]:
-        """Known, used and varied presets by name."""
+        """Presets by name: known ones, used ones, and variants of used ones."""
         return {
             **self.asked.known_presets,
             **self.used_presets,
@@ -331,7 +331,7 @@ class _ReducedRecords(NamedTuple):
 
 
 def _reduced_records(parts: Iterable[Mapping[str, Any]], visits: pd.DataFrame, runs: pd.DataFrame) -> _ReducedRecords:
-    """Return the reduced records of all `parts` of the tables in `COLUMNS`; other tables are complete."""
+    """Return the records reduced from all `parts` of the tables in `COLUMNS`; `visits` and `runs` are complete."""
     visits = disturbances.with_sentinel(visits)
     cells_to_show = cells_of_runs(runs)
     # Cells with several passes per mini-batch record sums over passes, not isolated layer times.
@@ -402,7 +402,7 @@ class MedianIteration:
 
     @property
     def layers(self) -> pd.DataFrame:
-        """A row for each layer of these ranks; no rows if layers were not recorded."""
+        """A row for each layer of each of the `ranks`; no rows if layers were not recorded."""
         return pd.concat(self.parts) if self.parts else typed(LAYERS, LAYERS.schema.empty_table().to_pandas())
 
     def add(self, layers: pd.DataFrame) -> None:
@@ -414,7 +414,7 @@ class MedianIteration:
 
 
 def cells_of_runs(runs: pd.DataFrame) -> frozenset[str]:
-    """Return the cells, all repeats, at the largest worker count of each run; none with composed iterations."""
+    """Return for each run all repeats of a cell at the largest worker count; iterations must not be composed."""
     cells_by_run: dict[tuple[object, ...], dict[tuple[object, ...], list[str]]] = {}
     parts = composed(runs)
     for path, cell in trained(runs[runs["status"] == "ok"]).items():

@@ -115,7 +115,7 @@ def stall_position(ranks: Sequence[int], log_rates: Reals, threshold: float) -> 
 def walk_covariance(positions: Reals, fixed_indices: Sequence[int]) -> Reals:
     """Return the covariance of a random walk at `positions`, given that it is 0 at the `fixed_indices`.
 
-    The walk has unit variance. It starts at the first of these, in both directions (two-sided Brownian motion).
+    The walk has unit variance. It starts at the first fixed position, in both directions (two-sided Brownian motion).
     """
     first, *others = fixed_indices
     offsets = positions - positions[first]
@@ -129,7 +129,7 @@ def table(fitted: FittedStudy) -> list[dict[str, object]]:
     """Return the rows of the next_cells table."""
     asked = fitted.asked
     inputs = CandidateInputs(fitted.once(jobs), fitted.links, fitted.presets, asked.available)
-    # Predictions are taken without the model's error: `draw` adds it to the samples, as further cells would narrow it.
+    # Predictions exclude the model's error. `draw` adds this error to the samples, as further cells would narrow it.
     curves = [curve.uncorrected_curve for curve in fitted.training_curves if curve.measured]
     return rows_of_each(lambda curve: _rows(curve, inputs, asked.threshold, asked.seed), curves)
 
@@ -221,7 +221,7 @@ def step_error(errors: Mapping[int, Reals]) -> float:
 
 
 def _job_noise(curve: CurvePoints) -> float:
-    """Return the standard deviation of one job's log time, from the scatter of medians over several jobs."""
+    """Return the standard deviation of the logarithm of a job's time, from the scatter of medians over several jobs."""
     job_deviations = [
         float(np.log(measured.parts.iteration_time[1:]).std() * np.sqrt(len(measured.cells)))
         for ranks, measured in curve.measured.items()
@@ -244,7 +244,7 @@ class Jobs:
 
 @dataclass(frozen=True)
 class CandidateInputs:
-    """What is needed to find the candidates of any curve."""
+    """What is needed to find the candidate cells of any curve."""
 
     jobs: Jobs
     fits: Mapping[Scheme, Communication]

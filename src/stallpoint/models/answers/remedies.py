@@ -4,7 +4,7 @@ A remedy is a scenario of `what_if` at the largest measured worker count. Its ga
 change saves the predicted time; the interval includes the model's error at that count. All settings are raised by the
 same factor, `RAISE`, so that remedies are comparable.
 
-*What if*: every scenario of a study for every curve.
+*What if*: results of every scenario of a study for every curve.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ class _SharedInputs(NamedTuple):
 
 
 def _remedies_at(study: _SharedInputs, point: Point, cell: TrainCell) -> Iterator[Remedy]:
-    """Yield every remedy at a point of the curve that begins with `cell`."""
+    """Yield every remedy at `point`, which is on the curve whose smallest worker count `cell` measured."""
     if point.ranks > 1:
         yield from _preset_remedies(study, point)
         yield from _cluster_remedies(study.cluster.preset(point), point.ranks)
@@ -140,7 +140,7 @@ def _preset_remedies(study: _SharedInputs, point: Point) -> Iterator[Remedy]:
     seen_presets = [presets[point.sync]]
     for name, preset in presets.items():
         is_measured = all(scheme_of(point.hardware, preset, operation) in links for operation in preset.operations)
-        # Asynchronous presets are no remedy: they change the result. Only training shows the time to make factors.
+        # Asynchronous presets change the result, so are no remedy. Only training shows how long making factors takes.
         is_known = preset.communicates and preset.synchronous and is_measured
         if preset.factored:
             is_known = is_known and study.cluster.effects(replace(point, sync=name), False).factors is not None
@@ -191,7 +191,7 @@ def _cluster_remedies(preset: Preset, ranks: int) -> Iterator[Remedy]:
 
 
 def _confirmable(remedy: Remedy, cell: TrainCell) -> Remedy:
-    """Return the remedy, but without its confirming cell if a study cannot apply it to a user's script."""
+    """Return the remedy, without a confirming cell if a study cannot apply the remedy to a user's script."""
     if not isinstance(cell, CommandCell):
         return remedy
     runs = remedy.runs and remedy.kind in SCRIPT_PLACEHOLDERS and SCRIPT_PLACEHOLDERS[remedy.kind] in cell.run
@@ -227,7 +227,7 @@ def _data_remedies(point: Point, cell: TrainCell, storages: Iterable[str]) -> It
 
 
 def _fewer_workers(point: Point) -> int | None:
-    """Return the next smaller number of workers per node that divides the point's mini-batch; None without one."""
+    """Return the next smaller number of workers per node that divides the point's mini-batch; None if there is none."""
     nodes, workers = point.placement
     if point.scaling == "weak":
         return workers - 1 or None
@@ -281,7 +281,7 @@ def _row(
 def _predicted_change(
     cluster: Cluster, curve: CurvePoints, here: Point, scenario: Scenario, before: Ensemble
 ) -> tuple[Point, Ensemble, float]:
-    """Return the changed point, its throughput over `before`, and its iteration time, s; NaN where unknown."""
+    """Return the changed point, the gain in throughput over `before`, and the iteration time, s; NaN where unknown."""
     ranks = here.nodes * (scenario.workers_per_node or here.placement[1])
     unknown = unknown_ensemble()
     found = predict(cluster, curve, scenario, [here.nodes], only_ranks=ranks)
@@ -293,7 +293,7 @@ def _predicted_change(
 
 
 def over_measured(curve: CurvePoints, ranks: int, gain: Ensemble) -> Ensemble:
-    """Return the gain over measured throughput at `ranks`, from a predicted `gain` and the model's error at `ranks`.
+    """Return the gain over measured throughput at `ranks`, from the `gain` over modelled throughput and its error.
 
     If an iteration takes longer than predicted, the change is assumed not to shorten the unexplained part.
     """
@@ -306,7 +306,7 @@ def over_measured(curve: CurvePoints, ranks: int, gain: Ensemble) -> Ensemble:
 
 
 def _verdict(gain: Ensemble, unmeasured_cost: str = "") -> RemedyVerdict:
-    """Return the verdict on a gain; with an `unmeasured_cost` of the change, it never surely helps."""
+    """Return the verdict on a gain; a change with an `unmeasured_cost` is never said to help."""
     _, low, high = estimate(gain)
     if np.isnan(low):
         return RemedyVerdict.UNKNOWN
@@ -348,9 +348,9 @@ QUANTITIES = ("iteration", "speedup", "gain", "stall_ranks")
 
 
 def what_if(fitted: FittedStudy) -> list[dict[str, object]]:
-    """Return the rows of the what_if table: every scenario (at least two) for every curve at every worker count.
+    """Return the rows of the what_if table: every scenario for every curve at every worker count.
 
-    Curves whose predictions are withheld have no rows.
+    Curves whose predictions are withheld have no rows. A single scenario gives no rows either.
     """
     scenarios = fitted.asked.scenarios
     if len(scenarios) < 2:
@@ -389,7 +389,7 @@ def _scenario_rows(fitted: FittedStudy, curve: CurvePoints, scenario: Scenario) 
 
 
 def _scenario_row(measured: Point, point: Point, scenario: Scenario) -> dict[str, object]:
-    """Return a row without results for `point`, the result of applying `scenario` to the point `measured`."""
+    """Return a row with unknown results for `point`, which is the point `measured` as changed by `scenario`."""
     return {
         **measured.labels(),
         "nodes": point.nodes,

@@ -37,8 +37,8 @@ PLACED_ONCE_WORDS = {
 def crossing(ranks: Sequence[int], ratio: Reals) -> Reals:
     """Return the worker count at which `ratio` [..., len(ranks)] first reaches 1; infinite if it never does.
 
-    Between counts the ratio is interpolated as a power of n; from a ratio of 0, as of a single rank, linearly in log n.
-    If it starts above 1, the result is the first count.
+    Between counts the ratio is interpolated as a power of n. If the ratio at the smaller count is 0, as on a single
+    rank, it is interpolated linearly in log n. If the first ratio is at least 1, the result is the first count.
     """
     ratio, places = np.asarray(ratio, dtype=np.float64), np.log(np.asarray(ranks, dtype=np.float64))
     reached = ratio >= 1
@@ -47,7 +47,7 @@ def crossing(ranks: Sequence[int], ratio: Reals) -> Reals:
     a, b = (np.take_along_axis(ratio, at[..., None], -1)[..., 0] for at in (before, after))
     with np.errstate(divide="ignore", invalid="ignore"):
         part = np.where(a > 0, -np.log(a) / (np.log(b) - np.log(a)), (1 - a) / (b - a))
-    # A ratio that is infinite at the later count (no compute) reaches 1 at this count.
+    # Without compute, the ratio at the later count is infinite; it is then taken to reach 1 at the later count.
     part = np.where(np.isfinite(part) & np.isfinite(b), part, 1.0)
     between = np.exp(places[before] + part * (places[after] - places[before]))
     found = np.where(after > 0, between, float(ranks[0]))
@@ -78,9 +78,9 @@ def tables(
     """Return the rows of the stalling table, one for each curve, and those of the stall_probabilities table.
 
     `durations` are the seconds of all visits to each cell, `machines` the number of machines that a cell ran on.
-    `placements_shown` is whether equal cells show the scatter between placements. The dominant cause is that of the
-    count after the stall, where the gain is missing. Workers are cost-efficient while a sample costs at most
-    1/`efficiency` times its worker-seconds at the smallest worker count.
+    `placements_shown` is whether the scatter between placements was estimated from equal cells. The dominant cause is
+    that of the count after the stall, where the gain is missing. Workers are cost-efficient while a sample costs at
+    most 1/`efficiency` times its worker-seconds at the smallest worker count.
     """
     rows: list[dict[str, object]] = []
     probabilities: list[dict[str, object]] = []
@@ -123,7 +123,7 @@ def _probabilities(curve: CurvePoints, of: str, stall: Stall) -> Iterator[dict[s
 
 
 def _row(curve: CurvePoints, stall: Stall, efficiency: float, doubt: str) -> dict[str, object]:
-    """Return the row of a curve with the `stall` over all known counts, without the columns of `_verdict_columns`."""
+    """Return a curve's columns except those of `_verdict_columns`; `stall` is the stall over all known counts."""
     known, unknown = curve.known.counts, unknown_ensemble()
     is_comparable = len(known) > 1
     # Basis and cause of a stall are those of the next larger known count; without a stall, those of the largest count.
@@ -165,10 +165,10 @@ def _verdict_columns(
 
 
 def deciding_visits(gain: Reals, threshold: float) -> float:
-    """Return the factor on visits that would decide whether the gain of a doubling reaches `threshold`.
+    """Return how many times as many visits would decide whether the gain of a doubling reaches `threshold`.
 
-    `gain` is its logarithm, [REPLICATES]. More visits are assumed to keep its mean, and to divide its standard
-    deviation by the root of the factor, until `INTERVAL` of a normal distribution lies on one side of the threshold.
+    `gain` is a logarithm, [REPLICATES]. More visits are assumed to keep its mean, and to divide its standard
+    deviation by the root of this factor, until `INTERVAL` of a normal distribution lies on one side of the threshold.
     """
     beyond = gain - np.log1p(threshold)
     return float(max((NormalDist().inv_cdf(INTERVAL) * beyond.std() / beyond.mean()) ** 2, 1.0))

@@ -56,7 +56,7 @@ class CurveSteps(NamedTuple):
 
 
 def tables(pairs: Sequence[CurveSteps], threshold: float) -> tuple[list[dict[str, object]], list[dict[str, object]]]:
-    """Return the rows of time_to_accuracy, for every placement of a curve, and those of accuracy_stalling."""
+    """Return the rows of time_to_accuracy, one for each pair and count, and of accuracy_stalling, one for each pair."""
     times = [row for pair in pairs for row in _times(pair)]
     return times, [_accuracy_stalling(pair, threshold) for pair in pairs]
 
@@ -118,7 +118,7 @@ def _times(curve_steps: CurveSteps) -> Iterator[dict[str, object]]:
 
 
 def _accuracy_stalling(curve_steps: CurveSteps, threshold: float) -> dict[str, object]:
-    """Return the row of a pair; its stall is that of trainings per second: throughput over their samples."""
+    """Return the row of a pair; its stall is that of trainings per second, the throughput over samples per training."""
     trainings_per_second = {}
     for ranks, rate in curve_steps.curve.known.rates.items():
         if at := curve_steps.at(ranks):
@@ -182,7 +182,7 @@ class TargetRuns:
 
 
 def runs_to_target(runs: pd.DataFrame, pairs: Iterable[CurveSteps], seed: int) -> list[TargetRuns]:
-    """Return the ``convergence_runs`` with a target, grouped over trials and seeds; `pairs` predict their times."""
+    """Return the ``convergence_runs`` in groups that differ only in trial and seed; `pairs` give predicted times."""
     reached = runs[runs["reached"].astype(bool)]
     usual = scatter(reached.assign(repeat=reached["seed"], visit=1), [*_LABEL_COLUMNS, "trial"], "seconds_to_target")
     predictions: dict[tuple[Any, ...], tuple[Steps, Ensemble]] = {}

@@ -1,8 +1,8 @@
 """Checks that decide whether the predictions of a curve are shown.
 
 *Error*: measured points on several workers are predicted without their own cells. A curve's predictions at other counts
-are withheld if the median error of its points is large, or the error at its largest measured count. A curve without
-such points is judged by those of the same network and hardware. A smaller error widens all predictions beyond measured
+are withheld if the median error of its points or the error at its largest measured count is large. A curve without
+such points is judged by points of the same network and hardware. A smaller error widens all predictions beyond measured
 counts (`CurvePoints.correction`). *Compute*: co-running workers compute no faster than an isolated one at the same b.
 Predictions that violate this are withheld.
 
@@ -78,7 +78,7 @@ def _network_on_hardware(curve: CurvePoints) -> tuple[str, str]:
 
 
 def _error_ratios(curve: CurvePoints) -> Iterator[tuple[int, float]]:
-    """Yield each measured count on several workers, with its held-out prediction over its measured time."""
+    """Yield each measured count on several workers, with the ratio of its held-out prediction to its measured time."""
     for ranks, predicted in curve.held_out.items():
         measured = curve.measured[ranks]
         seconds = predicted.parts.iteration_time[0], measured.parts.iteration_time[0]
@@ -91,7 +91,7 @@ MIN_POINTS = 3
 
 
 def errors(curves: Sequence[CurvePoints]) -> dict[str, float]:
-    """Return the root mean square of log(predicted / measured) on the fewest workers, by hardware (`MIN_POINTS`)."""
+    """Return the root mean square of log(predicted / measured) on the fewest workers, if enough points are known."""
     found: dict[str, dict[int, dict[Point, float]]] = {}
     for curve in curves:
         for ranks, ratio in _error_ratios(curve):

@@ -1,1 +1,1 @@
-"""Iterations predicted from their terms: properties of the cluster, curves, and their tables."""
+"""Predictions of iterations from their terms, and the scaling curves and tables made of them."""

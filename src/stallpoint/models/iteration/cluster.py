@@ -108,9 +108,9 @@ class Cluster:
         return self.presets[point.sync]
 
     def links(self, point: Point, operation: str = ALL_REDUCE) -> Communication | None:
-        """Return the fits of an operation by the point's scheme and hardware; None if it was not measured."""
+        """Return the fits of `operation` by the point's scheme and hardware; None if the operation was not measured."""
         return self.communication.get(scheme_of(point.hardware, self.preset(point), operation))
 
     def communicates(self, point: Point) -> bool:
-        """Return whether the point's preset communicates; cells outside of scaling curves count as if theirs did."""
+        """Return whether the point's preset communicates; always true for points outside of scaling curves."""
         return point.scaling not in SCALINGS or self.preset(point).communicates

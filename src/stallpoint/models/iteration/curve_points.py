@@ -99,8 +99,8 @@ class CurvePoints:
     def correction(self, ranks: int) -> Ensemble:
         """Return the factor that corrects the predicted time at `ranks`; 1 if `ranks` were measured.
 
-        It is the measured over the predicted time at the largest measured count below. For each doubling beyond this
-        count, the error may grow as between measured counts, or by the prior, as new costs may begin there.
+        The factor is the measured over the predicted time at the next smaller measured count. With each doubling beyond
+        this count the error may grow, as between measured counts and as by the prior: new costs may begin there.
         """
         nearest = max((n for n in self._comparable_counts if n <= ranks), default=0)
         if not nearest or ranks in self.measured:
@@ -124,7 +124,7 @@ class CurvePoints:
 
     @cached_property
     def errors(self) -> dict[int, Ensemble]:
-        """Return the logarithm of measured time over held-out prediction, by rising measured count above one."""
+        """Return log(measured time / held-out prediction) by rising measured count, for more than one worker."""
         held_out_counts = sorted(ranks for ranks in self.held_out if ranks > 1 and ranks in self.measured)
         pairs = {ranks: (self.measured[ranks], self.held_out[ranks]) for ranks in held_out_counts}
         return {
@@ -173,7 +173,7 @@ class CurvePoints:
 
     @cached_property
     def seen(self) -> Curve:
-        """Return the measured curve; without counts if the iteration time at the smallest one is unknown."""
+        """Return the measured curve; it has no counts if the iteration time at the smallest count is unknown."""
         usable = self.base not in self.measured or _has_time(self.measured[self.base])
         return self._curve_of(self.measured if usable else {})
 
@@ -184,8 +184,8 @@ class CurvePoints:
 
     @cached_property
     def known(self) -> Curve:
-        """Return the curve of measured counts, with predictions at other counts. It has no counts if the smallest one's
-        time is unknown."""
+        """Return the curve of measured counts, with predictions at other counts. It has no counts if the time at the
+        smallest count is unknown."""
         if self.base in self.measured and self.base not in self.seen.rates:
             return self.seen
         predicted_rates = self.model.rates if self.base in self.model.rates else {}
@@ -253,7 +253,7 @@ def _row(curve: CurvePoints, ranks: int, seconds: Callable[[Iterable[str]], floa
         **columns("predicted_iteration", predicted_parts.iteration_time),
         **columns("measured_iteration", measured_parts.iteration_time),
         **columns_of({f"{basis}_speedup": one for basis, one in speedups.items()}),
-        # Efficiency is speedup over the ratio of workers: strong t1/(N tN), weak t1/tN (Serebryakov 2017).
+        # Efficiency is speedup over the ratio N of workers: strong t1/(N tN), weak t1/tN (Serebryakov 2017).
         **columns_of({f"{basis}_efficiency": one * curve.base / ranks for basis, one in speedups.items()}),
         **columns("held_out_iteration", held_out_point.parts.iteration_time if held_out_point else unknown),
     }

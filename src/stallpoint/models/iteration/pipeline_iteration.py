@@ -32,7 +32,7 @@ class PipelineIteration(Replicas):
     @property
     @override
     def readers(self) -> tuple[Placement, int]:
-        """Return the placement of the first worker, which reads all samples, and their number."""
+        """Return the placement of the first worker, which alone reads data, and the number of samples that it reads."""
         return (1, 1), self.point.global_batch
 
     @override

@@ -65,7 +65,7 @@ class PlacementScatter:
         return self.freedom > PLACEMENT.freedom
 
     def widened_point(self, one: Measured) -> Measured:
-        """Return a point with its interval widened by the scatter between placements that its visits do not show."""
+        """Return a point with a wider interval: it includes scatter between placements that visits do not show."""
         jobs = {self.of_cells[cell] for cell in one.cells if cell in self.of_cells}
         if not jobs or not is_duration(one.parts.iteration_time):
             return one
@@ -92,7 +92,7 @@ def _log_variance(one: Measured) -> float:
 
 
 def _equal_points(points: Iterable[Measured]) -> Iterable[list[Measured]]:
-    """Return groups of points that do the same: on one worker, points of any preset; each other point is a group."""
+    """Return groups of points that do the same. On one worker all presets do so; each other point is its own group."""
     found: dict[object, list[Measured]] = {}
     for one in points:
         at: Point = one.point

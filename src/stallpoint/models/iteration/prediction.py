@@ -59,9 +59,9 @@ class DagModel:
     def curves(self, points: Sequence[Measured], nodes: Iterable[int], *, held_out: bool = True) -> list[CurvePoints]:
         """Return every scaling curve among `points` (`workers.curves_of`), predicted at its own and further counts.
 
-        Further counts are larger than the smallest one: `nodes` full nodes, and counts inside a node
-        (`workers.counts`). Strong scaling excludes counts that do not divide the global mini-batch. With `held_out`
-        each measured point is also predicted without its own cells.
+        Further counts are `nodes` full nodes and counts inside a node (`workers.counts`), all above the smallest count
+        of the curve. Strong scaling excludes counts that do not divide the global mini-batch. With `held_out` each
+        measured point is also predicted without its own cells.
         """
         nodes = list(nodes)
 
@@ -144,7 +144,7 @@ class DagModel:
         return self._iteration(point).isolated(buckets, factors)
 
     def _iteration(self, point: Point) -> Replicas:
-        """Return the iteration at `point`; a single worker has all layers, by any preset."""
+        """Return the iteration at `point`; on a single worker every preset computes all layers."""
         iteration_class: type[Replicas] = load(self._cluster.preset(point).strategy.iteration)
         return (iteration_class if point.ranks > 1 else Replicas)(self._cluster, point)
 

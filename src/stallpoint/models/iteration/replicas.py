@@ -70,12 +70,12 @@ class Replicas:
 
     @property
     def is_predictable(self) -> bool:
-        """Return whether the division of the network is known."""
+        """Return whether it is known how workers divide the network."""
         return self.point.ranks == 1 or self.strategy.known(self.point.ranks, self.cuts)
 
     @property
     def batch(self) -> tuple[int, int]:
-        """Return the samples of each part of a worker's mini-batch, and the number of these consecutive parts."""
+        """Return the samples of a worker's mini-batch, and the number of parts that are computed one by one."""
         return self.point.worker_batch, self.preset.accumulate
 
     @property
@@ -107,7 +107,7 @@ class Replicas:
         return np.asarray(ADDITION_SHARE * update * np.exp(GRADIENT_ADDITION.deviation * np.append(0.0, drawn)))
 
     def worker_times(self, batch: int, without: frozenset[str]) -> Times | None:
-        """Return a worker's computing times with `batch` samples, not using the cells `without`; None if unknown."""
+        """Return the times to compute `batch` samples on a worker, not using the cells `without`; None if unknown."""
         point = self.point
         return self.cluster.compute.times(
             point.network, point.hardware, batch, prefetch=point.prefetch, without=without
@@ -166,12 +166,12 @@ class Replicas:
         )
 
     def isolated(self, buckets: Buckets, factors: Factors | None = None) -> IsolatedTimes | None:
-        """Return the isolated parts, with `factors`, if any, in place of gradients; None if computing is unknown."""
+        """Return the isolated parts; None if computing is unknown. Messages carry given `factors`, else gradients."""
         times = self.times() if self.is_predictable else None
         return None if times is None else self._isolated_times(times, buckets, factors)
 
     def buckets(self, backward: Ensemble, calibrated: Effects) -> list[list[int]]:
-        """Return the layers of each message; buckets of a fixed size are those observed in training, if any were."""
+        """Return the layers of each message; if training recorded its buckets of a fixed size, these are returned."""
         if calibrated.buckets is not None and self.preset.grouping == "fused":
             return calibrated.buckets
         sizes = self.summed_bytes()
@@ -229,7 +229,7 @@ class Replicas:
         return self.collectives(sizes, ALL_GATHER)
 
     def exchanges(self) -> CollectiveTimes:
-        """Return no collectives, as passes wait only for gradients and weights."""
+        """Return no collectives: passes of replicas exchange nothing but gradients and weights."""
         return self.collectives([])
 
     # --- parts that all subclasses share ---------------------------------------------------------------------------
@@ -263,8 +263,8 @@ class Replicas:
     def _message_parts(
         self, links: Communication, sizes: Sequence[float], placement: Placement
     ) -> tuple[Ensemble, Ensemble]:
-        """Return the latency and bandwidth of each message, of `sizes` bytes before compression, [1 + REPLICATES,
-        messages]."""
+        """Return the seconds of each message due to latency and due to bandwidth, [1 + REPLICATES, messages]. Before
+        compression, messages have `sizes` bytes."""
         preset, fit = self.preset, links.at(*placement)
         ranks = placement[0] * placement[1]
         message_sizes = message_bytes(preset, sizes)
@@ -299,7 +299,7 @@ class Replicas:
     def _reading_on_shared_link(
         self, base: Measured, buckets: Buckets, reading: Ensemble, factors: Factors | None
     ) -> tuple[Ensemble, Ensemble | float]:
-        """Return t_io and a factor on messages, as they are if data and gradients share a link."""
+        """Return t_io and the factor on messages' times; both change if data and gradients share a link."""
         point, links = self.point, self.cluster.links(self.point)
         if point.nodes == 1 or not buckets or links is None or links.over_nodes is None:
             return reading, 1.0
@@ -310,7 +310,7 @@ class Replicas:
         return self.cluster.data.sharing_link(base, reading, workers, point.worker_batch, gradients)
 
     def _merge_function(self, gradient_bytes: Sequence[int], backward: Ensemble) -> MergeFunction | None:
-        """Return a function that merges layers into messages by the α-β model of links; None if it is unknown."""
+        """Return a function that merges layers into messages by the α-β model of links; None without this model."""
         links = self.cluster.links(self.point)
         fit = links.at(*self.point.placement) if links else None
         if fit is None:
@@ -352,8 +352,8 @@ def fully_connected_seconds(layers: Layers, seconds: Ensemble) -> Ensemble:
 def latency_share(collectives: CollectiveTimes, seconds: Ensemble, lateness: Ensemble) -> Ensemble:
     """Return the latency's share of the exposed communication; each message is weighted by its exposed part.
 
-    `seconds` are the times of the messages in training. `lateness` is the time from the backward pass's end to the end
-    of each message, in which the message is exposed. Without communication the share is 0.
+    `seconds` are the times of the messages in training. `lateness` is how long after the backward pass each message
+    ends; a message is exposed for this time at most. Without communication the share is 0.
     """
     exposed_seconds = np.clip(lateness, 0.0, seconds)
     weights = np.where(exposed_seconds.sum(-1, keepdims=True) > 0, exposed_seconds, seconds)
@@ -383,7 +383,7 @@ def _parts(seconds: Ensemble, *, copy: Ensemble, **known: Ensemble) -> Parts:
 
 
 def _is_in_block(layers: Layers) -> npt.NDArray[np.bool_]:
-    """Return whether each layer is in a block, by the layer's path."""
+    """Return for each layer whether its path lies in a block."""
     within = tuple(f"{path}." for path in block_paths(layers.names, layers.gradient_bytes.tolist()) if path)
     return np.array([f"{name}.".startswith(within) for name in layers.names], dtype=np.bool_)
 
@@ -421,7 +421,7 @@ def iteration_times(collectives: CollectiveTimes, preset: Preset, ranks: int, co
         averaging      f T
         gossip         f (α k / (2 (p - 1)) + β m k p / (2 (p - 1))) for k = min(2, p - 1) neighbours: an all-reduce
                        around a ring is 2 (p - 1) messages of m / p bytes
-        with servers   f (w / p) max((α + k β·m) / w, T - computing / f) for k servers; w = p, or p - 1 if k = 1
+        with servers   f (w / p) max((α + k β·m) / w, T - computing / f) for k servers; w senders: p, or p - 1 if k = 1
 
     The link of each server carries gradients of p - 1 workers in and their weights out; a worker sends nothing to the
     server in its own process. In the maximum, the first term is a worker's own push and pull, as a mean over workers.

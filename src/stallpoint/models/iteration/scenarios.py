@@ -3,7 +3,7 @@
 A scenario changes inputs of the model, never the model. Changed inputs are scaled from measured ones, so a scenario is
 as accurate as other predictions: compare scenarios with the scenario ``as measured``, which is predicted too.
 
-Variants of a study's presets, each with one change that a remedy makes.
+*Variants*: copies of a study's presets, each with one change that a remedy makes.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ CHANGES = (*CHANGED_BY_FACTOR, "prefetch", "readers", "storage", "sync", "messag
 
 
 def scenarios(blocks: Iterable[Mapping[str, Any]]) -> list[Scenario]:
-    """Return the scenarios of a study's ``what_if``: each block's combinations, ``as measured`` first."""
+    """Return the scenarios of a study's ``what_if``: first ``as measured``, then all combinations of each block."""
     found = dict.fromkeys([Scenario()])
     for block in blocks:
         values = {name: as_list(block[name]) for name in CHANGES if name in block}
@@ -193,7 +193,7 @@ def _scale_launches(times: Times, twice: Times, types: npt.NDArray[np.str_], fac
         usual = np.median(constants[:, others], axis=-1, keepdims=True) if others.any() else np.zeros((len(here), 1))
         saved_seconds = (1 - factor) * np.where(matrix, np.minimum(constants, usual), constants)
         layer_seconds[f"layers_{name}"] = here - saved_seconds
-        # In disturbed records a pass may be shorter than the sum of its layers; it is kept at 0 or above.
+        # In disturbed records a pass may be shorter than the sum of its layers; the pass must not fall below 0.
         pass_seconds[name] = np.maximum(getattr(times, name) - saved_seconds.sum(-1), 0.0)
     return replace(times, **layer_seconds, **pass_seconds)
 
@@ -203,7 +203,7 @@ def predict(
 ) -> CurvePoints | None:
     """Return the curve predicted under `scenario`; None if its mini-batch on the fewest workers is no integer.
 
-    With `only_ranks`, no other count is predicted. The ``points`` of the result are the measured points of `curve`
+    With `only_ranks`, only this count is predicted. The ``points`` of the result are the measured points of `curve`
     with the labels of the scenario, but unchanged times. Beyond measured counts the model's error is that of `curve`.
     """
     points = {n: (measured, changed_point(measured.point, scenario)) for n, measured in curve.points.items()}
@@ -257,7 +257,7 @@ class Variant:
 
 
 def variants(used_presets: Mapping[str, Preset], taken: Collection[str]) -> dict[str, Variant]:
-    """Return the variants of the `used` presets, by names that are not `taken`."""
+    """Return the variants of the `used_presets`, by names that are not `taken`."""
     return {
         name: Variant(like, changes, varied)
         for like, preset in used_presets.items()
@@ -267,7 +267,7 @@ def variants(used_presets: Mapping[str, Preset], taken: Collection[str]) -> dict
 
 
 def _preset_changes(preset: Preset) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the changes of a preset: each is the suffix of a name, and changed fields."""
+    """Yield for each change of a preset the suffix of the variant's name, and the changed fields."""
     if not (preset.communicates and preset.synchronous):
         return
     for changes in preset.strategy.variants(RAISE, FUSED_BYTES):

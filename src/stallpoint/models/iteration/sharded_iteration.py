@@ -23,8 +23,8 @@ class ShardedIteration(Replicas):
 
     @override
     def isolated(self, buckets: Buckets, factors: Factors | None = None) -> IsolatedTimes | None:
-        """Return the isolated parts. Passes that overlap gathers take as long as in the task graph; otherwise their
-        known slowdown would be calibrated again."""
+        """Return the isolated parts. Passes that overlap gathers last as long as in the task graph, with their known
+        slowdown; otherwise calibration would count this slowdown again."""
         times, isolated = self.times(), super().isolated(buckets, factors)
         if not buckets or times is None or isolated is None:
             return isolated
@@ -44,7 +44,7 @@ class ShardedIteration(Replicas):
 
     @override
     def summed(self, sizes: Sequence[int]) -> CollectiveTimes:
-        """Return reduce-scatters within groups that together hold all weights, and all-reduces between the groups."""
+        """Return reduce-scatters within each group of workers that hold all weights, and all-reduces between them."""
         nodes, workers = self.point.placement
         group = self.strategy.group(self.point.placement)
         shards = self.collectives(sizes, REDUCE_SCATTER, group)

@@ -50,8 +50,8 @@ def predicted_curve(
     `layers` has the columns `LAYER_COLUMNS`, and `messages` the columns `MESSAGE_COLUMNS`. Both may have ``repeat``. If
     the preset sends more than all-reduces, `messages` also has ``operation``. With `strong` scaling, `batch` is the
     mini-batch of all workers, and counts that do not divide it are excluded. Otherwise `batch` is that of each worker.
-    `update` is the time to update the weights, s. Excluded are also counts with unknown messages, or with a mini-batch
-    that cannot be interpolated from two measured ones. Raises `InputError` naming a missing column or an invalid time.
+    `update` is the time to update the weights, s. Counts are also excluded if their messages are unknown, or their
+    mini-batch cannot be interpolated from measured ones. Raises `InputError` for a missing column or an invalid time.
     """
     _check("layers", layers, LAYER_COLUMNS, "forward", "backward")
     _check("messages", messages, MESSAGE_COLUMNS, "seconds")
@@ -94,7 +94,7 @@ class TabledComputing:
     def times(
         self, network: str, hardware: str, batch: int, *, prefetch: int, without: Collection[str] = ()
     ) -> Times | None:
-        """Return the times of an iteration, ignoring `without`; None if only another mini-batch was measured."""
+        """Return the times of an iteration; None if only another mini-batch was measured. `without` is ignored."""
         forward, backward = np.split(self.curve(batch), 2, axis=-1)
         if np.isnan(forward).any():
             return None

@@ -39,8 +39,8 @@ def unsharded(
 ) -> Timeline:
     """Return the timeline of workers that each hold all weights.
 
-    `forward` is the time of all forward passes, `earlier` that of the backward passes of all parts except the last.
-    Both are part of the forward pass in `costs`.
+    `forward` is the time of all forward passes, `earlier` the time of all backward passes except the last. In `costs`
+    both times are part of the forward pass.
     """
     schedule = taskgraph.schedule(taskgraph.iteration_tasks(costs, preset, prefetch=prefetch))
     begin = schedule.start[f"backward {len(costs.backward)} of 1"][0] - earlier

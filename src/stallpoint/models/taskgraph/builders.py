@@ -65,7 +65,7 @@ def gradients_ready(backward: npt.ArrayLike) -> Reals:
 def iteration_tasks(
     costs: Costs | Sequence[Costs], preset: Preset, *, prefetch: bool, iterations: int = 2
 ) -> list[Task]:
-    """Return the tasks of iterations of synchronous SGD by `preset`; `costs` are of each worker, or of one for all.
+    """Return the tasks of iterations of synchronous SGD by `preset`; each worker has its own `costs`, or all share one.
 
     Workers that differ only by a factor on computing need no tasks of their own: the slowest decides when messages
     start. With `prefetch`, the next mini-batch is read during computing. With ``device_prefetch`` it is then also
@@ -73,8 +73,8 @@ def iteration_tasks(
     update. With ``start: layer-ready`` a message starts when the gradients of its layers are complete on all workers,
     else after the backward pass. The messages are those of the first worker. Tasks have names like ``read of 0``,
     ``forward 1 of 0``, ``backward 3 of 1``, ``all-reduce 5..3 of 1``, ``update of 1``. With several workers ``backward
-    3 of 1 on 2`` is that of the third. Collectives of the fourth layer are ``all-gather 4 of 0`` and ``reduce-scatter 4
-    of 0``.
+    3 of 1 on 2`` is the third worker's. Collectives of the fourth layer are ``all-gather 4 of 0`` and
+    ``reduce-scatter 4 of 0``.
     """
     workers = [costs] if isinstance(costs, Costs) else list(costs)
     for one in workers:

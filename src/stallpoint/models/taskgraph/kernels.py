@@ -24,13 +24,13 @@ def run(
     members, tasks = seconds.shape
     stream_count = stream.max() + 1
     head, following = np.full(stream_count, -1), np.full(tasks, -1)
-    full_seconds = np.empty(stream_count)  # seconds of each stream's task at its present rate; -1 if none is running
+    full_seconds = np.empty(stream_count)  # seconds of each stream's task at its present rate; -1 if no task runs
     for task in range(tasks - 1, -1, -1):
         following[task] = head[stream[task]]
         head[stream[task]] = task
     for member in range(members):
         current, waits, begun = head.copy(), missing.copy(), np.zeros(tasks, np.bool_)
-        part = np.ones(tasks)  # remaining part of each task
+        part = np.ones(tasks)  # share of each task that remains
         now, remaining = 0.0, tasks
         while remaining:
             computing_factor, computing, nothing_runs = 1.0, False, True

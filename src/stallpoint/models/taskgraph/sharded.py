@@ -74,7 +74,7 @@ def sharded_tasks(costs: ShardedCosts, preset: Preset, *, prefetch: bool, iterat
 
 
 def runs_of(blocks: Sequence[Sequence[int]], layers: int) -> list[_LayerRun]:
-    """Return the `layers` in runs. Layers without weights join the previous run; the first layers join the next run."""
+    """Return the `layers` in runs. A layer without weights joins the run before it, or at the start the run after."""
     block_of_layer = {layer: number for number, members in enumerate(blocks) for layer in members}
     here = block_of_layer[min(block_of_layer)]
     positions = []
@@ -115,7 +115,7 @@ class _ShardedPass:
             self.ended = (task,)
 
     def backward(self, suffix: str) -> Iterator[Task]:
-        """Yield the tasks of the backward pass; names of messages end in `suffix`. No message if it is empty."""
+        """Yield the tasks of the backward pass. Names of messages end in `suffix`; if it is empty, nothing is sent."""
         regathered_blocks = self._blocks[::-1] if self._preset.family(ShardedOptions).reshard else []
         for position, run in reversed(list(enumerate(self._runs))):
             needed_gathers: tuple[str, ...] = ()

@@ -109,7 +109,7 @@ def _by_member(values: Sequence[npt.ArrayLike], shape: tuple[int, ...]) -> Reals
 
 
 def _edges(before: Sequence[Sequence[int]]) -> tuple[npt.NDArray[np.int64], ...]:
-    """Return three arrays: tasks follower[first[t]:first[t + 1]] wait for task t, and t for missing[t] tasks."""
+    """Return first, follower, missing: task t waits for missing[t] tasks, and follower[first[t]:first[t + 1]] for t."""
     missing = np.array([len(of) for of in before], np.int64)
     after = np.repeat(np.arange(len(before)), missing)
     predecessors = np.array([task for of in before for task in of], np.int64)
