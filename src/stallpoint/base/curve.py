@@ -78,7 +78,7 @@ class Curve:
 
     @cached_property
     def verdict(self) -> tuple[Verdict, int]:
-        """Return verdict and count of `Stall.verdict`; undecided if too few counts beyond the stall were measured."""
+        """Return verdict and count of the stall; undecided if too few counts beyond the stall were measured."""
         verdict, count = self.stall.verdict
         return (Verdict.UNDECIDED, count) if self.one_step or self.is_short else (verdict, count)
 
@@ -108,8 +108,7 @@ class Curve:
 
     @cached_property
     def one_step(self) -> bool:
-        """Whether a single count beyond one node shows the stall. The cost of a second node arises once: more nodes may
-        gain.
+        """Whether only one count beyond one node shows the stall. A second node costs once, so more nodes may gain.
 
         If the node size is unknown, a last count after 4, 8 or 16 workers is taken for the first one beyond a node.
         """
@@ -167,7 +166,7 @@ class Curve:
     def gain(self, start: int, end: int) -> float:
         """Return the factor by which the rate grows for each doubling of the workers, from `start` to `end` workers."""
         doublings = math.log2(self.rate(end) / self.rate(start)) / math.log2(end / start)
-        return float(2 ** min(doublings, 20))  # without 20, counts as close as 4021 and 4022 could overflow
+        return float(2 ** min(doublings, 20))  # a limit, as counts as close as 4021 and 4022 could overflow
 
     def efficiency(self, count: int) -> float:
         """Return the rate of one worker at `count`, divided by the rate of one worker at the smallest count."""
@@ -176,7 +175,7 @@ class Curve:
 
     @cached_property
     def odd_count(self) -> int | None:
-        """Count next to a superlinear gain: its run may have been disturbed, or have other settings. Else None."""
+        """A count next to a superlinear gain: its run may be disturbed or set otherwise. None without such a gain."""
         steps = list(pairwise(self.counts))
         steep_steps = [(start, end) for start, end in steps if self.gain(start, end) > 2 * SUPERLINEAR_RATIO]
         if not steep_steps:
@@ -186,7 +185,7 @@ class Curve:
         return max(suspect_counts or [end], key=self._deviation_from_neighbours)
 
     def _deviation_from_neighbours(self, count: int) -> float:
-        """Return how far (logarithm) the rate per worker is from the rate interpolated between neighbouring counts."""
+        """Return how far, in logarithms, the rate per worker is from that interpolated between neighbouring counts."""
         index = self.counts.index(count)
         if index in (0, len(self.counts) - 1):
             return 0.0

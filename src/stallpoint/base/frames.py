@@ -23,7 +23,7 @@ class Tables(Mapping[str, pd.DataFrame]):
     """Mapping of table names to data frames, each computed on first access."""
 
     def __init__(self, tables: Iterable[Table], rows: Mapping[str, Callable[[], Rows]]) -> None:
-        """Keep the functions that compute the rows of `tables`; `rows` has them by name of the table."""
+        """Take `tables`, and in `rows`, by the name of each table, the function that computes the table's rows."""
         self._rows = {table.name: rows[table.name] for table in tables}
         self._tables = {table.name: table for table in tables}
         self._frames: dict[str, pd.DataFrame] = {}
@@ -96,7 +96,7 @@ def refuse_wrong_rows(
 ) -> None:
     """Raise `InputError`, which names column and cell, if one of `columns` has a missing, infinite or negative value.
 
-    With `above_zero`, 0 is also an error. With `may_have_gaps`, NaN is none: it means that nothing was measured.
+    With `above_zero`, 0 is also an error. With `may_have_gaps`, NaN is allowed: nothing was measured there.
     """
     for column in columns:
         values = frame[column].to_numpy(dtype=np.float64)

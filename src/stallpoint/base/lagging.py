@@ -70,7 +70,7 @@ def _group_means(values: npt.NDArray[np.float64], group: npt.NDArray[np.intp]) -
 def is_waited_for(iterations: pd.DataFrame) -> npt.NDArray[np.bool_]:
     """Return whether each row of the table ``iterations`` belongs to a lagging rank for which other ranks wait.
 
-    In cells without communication no rank waits. Lagging ranks are marked there, too: interventions that exclude
+    In cells without communication no rank waits, but lagging ranks are marked too: interventions that exclude
     communication are compared by ranks that do not lag.
     """
     own_times, cells = iterations[list(OWN_PARTS)].sum(axis=1), iterations["cell"]

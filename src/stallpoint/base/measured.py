@@ -130,7 +130,7 @@ class Point:
 
     @property
     def standalone(self) -> Point:
-        """The same point on the curve whose full nodes have as many workers as each of the point's nodes."""
+        """The same point, on the curve in which a full node has as many workers as each of this point's nodes."""
         return self.on_curve(self.placement[1])
 
     def on_curve(self, per_node: int) -> Point:
@@ -138,7 +138,7 @@ class Point:
         return self if self.workers_per_node == per_node else replace(self, workers_per_node=per_node)
 
     def labels(self, *further: str) -> dict[str, str | int]:
-        """Return the point's values in the columns of `SERIES`, nodes, ranks and `further` ones, as in model tables."""
+        """Return the point's values for a model table: columns of `SERIES`, nodes, ranks and the columns `further`."""
         return {name: getattr(self, name) for name in (*SERIES, "nodes", "ranks", *further)}
 
 
@@ -169,7 +169,7 @@ class Measured:
 
 
 def kept(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows that are no warm-up; if all rows are kept, the frame itself, to save a copy."""
+    """Return the rows without warm-up. If no row is warm-up, this is the frame itself, which saves a copy."""
     warmup = frame["warmup"].astype(bool)
     return frame[~warmup] if warmup.any() else frame
 
@@ -177,10 +177,10 @@ def kept(frame: pd.DataFrame) -> pd.DataFrame:
 def step_rows(iterations: pd.DataFrame, layers: pd.DataFrame) -> pd.DataFrame:
     """Return one row for each kept iteration of each cell, sorted by `STEP_COLUMNS`, with times reduced over ranks.
 
-    The times are `TIMES`, `READING_PARTS` and the layer times of `Parts`. Communication is of the last rank to arrive,
-    which waits least. All other times are means over ranks that do not lag (`lagging`), also the iteration time: over
-    many iterations all ranks take equally long, while the largest time in each iteration would count the late end of
-    one iteration and the late start of the next twice. The rest of an iteration is the cost of unequal ranks.
+    The times are `TIMES`, `READING_PARTS` and the layer times of `Parts`. Communication is that of the last rank to
+    arrive, which waits least. All other times are means over ranks that do not lag (`lagging`), even iteration times.
+    Over many iterations all ranks take equally long. The largest time of each iteration would count delays twice: as a
+    late end of an iteration and a late start of the next. What parts leave of an iteration is due to unequal ranks.
     """
     return reduce_steps(iterations, matrix_layer_seconds(layers))
 
@@ -200,7 +200,7 @@ def with_mean_communication(iterations: pd.DataFrame, presets_with_mean: Collect
 
 
 def matrix_layer_seconds(layers: pd.DataFrame) -> pd.DataFrame:
-    """Return the time in `MATRIX_LAYERS`, and in fully-connected layers alone, by kept iteration and rank, s."""
+    """Return the seconds in `MATRIX_LAYERS`, and in fully-connected layers alone, of each rank's kept iterations."""
     rows = kept(layers)
     seconds = rows["forward"] + rows["backward"]
     types = {"matrix": MATRIX_LAYERS, "fully_connected": (FULLY_CONNECTED,)}

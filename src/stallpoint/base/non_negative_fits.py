@@ -9,7 +9,7 @@ from stallpoint.base.statistics import Reals
 from stallpoint.loops import compiled, refit
 
 _REFITS = 8  # number of rounds of an iteratively reweighted fit
-_SHORTEST_TIME = 1e-9  # lower bound of the fitted times by which weights are divided, s
+_SHORTEST_TIME = 1e-9  # s; weights are divided by fitted times, but by no shorter one
 _MIN_COMPILED_VALUES = 5_000
 """Number of values (301 replicates of 17 points) above which a fit is compiled, and twelve times as fast."""
 
@@ -66,7 +66,7 @@ def non_negative_least_squares(design: Reals, observed: Reals, weights: Reals | 
     free_fit = np.stack([(bb * ra - ab * rb) / divisor, (aa * rb - ab * ra) / divisor], axis=-1)
     a_alone = np.maximum(np.divide(ra, aa, out=np.zeros_like(ra), where=aa > 0), 0.0)
     b_alone = np.maximum(np.divide(rb, bb, out=np.zeros_like(rb), where=bb > 0), 0.0)
-    # The sum of squares falls by only_a · ra or by only_b · rb. If both are equal up to rounding, b is chosen.
+    # Alone, a lowers the sum of squares by a_alone · ra, and b by b_alone · rb. If both are about equal, b is chosen.
     axis_fit = np.where(
         (a_alone * ra > (1 + 1e-9) * b_alone * rb)[..., None],
         np.stack([a_alone, np.zeros_like(a_alone)], axis=-1),

@@ -113,7 +113,7 @@ class Finding:
 
     @property
     def qualifies(self) -> bool:
-        """Whether the finding restricts answers and is none itself: a warning, a note, a finding about the machine."""
+        """Whether the finding is no answer but limits answers: a warning, a note, or a finding about the machine."""
         return self.kind == MACHINE or self.verdict in (WARNING, NOTE)
 
     @property
@@ -176,12 +176,12 @@ FILTERS = ("network", "hardware", "storage")
 
 
 def about(row: Mapping[str, object]) -> dict[str, str]:
-    """Return the values of a row in the columns `FILTERS` that it has: network, hardware and storage."""
+    """Return the network, hardware and storage of a row (`FILTERS`), as far as the row has them."""
     return {name: str(row[name]) for name in FILTERS if row.get(name)}
 
 
 def interval_of(name: str, scale: float = 1.0, unit: str = "", unknown: str = "not known") -> Callable[[TableRow], str]:
-    """Return a function for `TextTable.of` that gets a row's value `name` with its interval as a text, or `unknown`."""
+    """Return a function for `TextTable.of`: from a row it makes the text of value `name` and interval, or `unknown`."""
     return lambda row: interval(found, scale, unit) if (found := row.estimate(name)) else unknown
 
 

@@ -32,7 +32,7 @@ _DETAILS_BY_LEVEL: tuple[frozenset[str], ...] = (
 
 
 def in_terminal(findings: Sequence[Finding]) -> str:
-    """Return findings as at most `MAX_LINES` lines: if needed without details, and with the most urgent ones first."""
+    """Return findings in at most `MAX_LINES` lines. If they are too many, details go first, then the least urgent."""
     for level in range(len(_DETAILS_BY_LEVEL)):
         lines = [line for one in findings for line in _item_lines(one, level)]
         if len(lines) <= MAX_LINES:

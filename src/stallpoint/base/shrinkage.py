@@ -12,7 +12,7 @@ _SMALLEST_SCATTER = 1e-4
 def shrink_to_one(factor: Ensemble, prior_deviation: float, deviation: Ensemble | float = 0.0) -> Ensemble:
     """Shrink an uncertain factor towards 1: its logarithm has a normal prior with standard deviation `prior_deviation`.
 
-    `deviation` is a standard deviation of the logarithm: uncertainty besides the scatter of the factor's replicates.
+    `deviation` is a further standard deviation of the logarithm, besides the scatter of the factor's replicates.
     """
     logs = np.log(np.clip(factor, 1 / MAX_FACTOR, MAX_FACTOR))
     return np.asarray(np.exp(logs * prior_deviation**2 / (prior_deviation**2 + logs[1:].var() + np.square(deviation))))

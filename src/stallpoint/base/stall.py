@@ -76,7 +76,7 @@ class Stall:
 
     @property
     def ranks(self) -> int:
-        """Median stalling point; `largest` if there is none."""
+        """Median stalling point; `largest` if the median is that the curve does not stall."""
         is_past_median = np.cumsum(list(self.probabilities.values())) >= 0.5
         return list(self.probabilities)[int(is_past_median.argmax())]
 

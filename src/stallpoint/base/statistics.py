@@ -82,7 +82,7 @@ def groups(frame: pd.DataFrame, columns: str | Sequence[str]) -> Iterator[tuple[
 
 
 def likely(probabilities: Sequence[float] | Reals) -> list[int]:
-    """Return rising indices of the smallest set of outcomes with total probability `INTERVAL`; of equals, the first."""
+    """Return rising indices of the smallest set of outcomes of total probability `INTERVAL`; the first if some tie."""
     probability_order = np.argsort(-np.asarray(probabilities), kind="stable")
     reaches_interval = np.cumsum(np.asarray(probabilities)[probability_order]) >= INTERVAL - 1e-9
     return sorted(probability_order[: int(reaches_interval.argmax()) + 1].tolist())
@@ -94,7 +94,7 @@ def unknown_ensemble() -> Ensemble:
 
 
 def generator(seed: int, *key: object) -> np.random.Generator:
-    """Return a random generator with a state given by `seed` and `key`: other records do not change its numbers."""
+    """Return a random generator whose numbers depend only on `seed` and `key`, not on what other records there are."""
     return np.random.default_rng([seed, zlib.crc32(repr(key).encode())])
 
 
@@ -198,7 +198,7 @@ def scatter_of_parts(
 ) -> PartScatter:
     """Estimate the scatter of the column `total` and of its `parts`, without the effects that visits of a round share.
 
-    `members` has a list for each further column: the parts with which the column deviates.
+    `members` is for columns that come after the parts: for each, the names of the parts with which it deviates.
     """
     logs = _VisitLogs.of(frame, key_columns)
     rounds = _rounds_of_visits(logs.medians(total)) if frame["repeat"].nunique() == 1 else None
@@ -455,7 +455,7 @@ def _bootstrapped_statistic(values: Reals, statistic: Callable[..., Reals], rng:
 
 
 def visits_of(frame: pd.DataFrame) -> pd.Series[int]:
-    """Return the visit of each row; with several repeats, the repeat: visits of one job are not independent."""
+    """Return the visit of each row, or the repeat if there are several: visits of one job are not independent."""
     if frame["repeat"].nunique() > 1:
         return frame["repeat"]
     return frame["visit"]

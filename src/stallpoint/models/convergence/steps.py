@@ -61,7 +61,7 @@ USUAL_BEND = 0.5
 """Median prior |log a|."""
 _PRIOR_PRECISION = 0.04
 """Prior precision of log S_min and log E_min: within a factor of about 100."""
-_INTERQUARTILE_RANGE = 2 * NormalDist().inv_cdf(0.75)  # between the quartiles of a standard normal variable
+_INTERQUARTILE_RANGE = 2 * NormalDist().inv_cdf(0.75)  # from quartile to quartile of a standard normal variable
 _REFITS = 8  # repetitions of a fit, each with weights from the fit before
 
 
@@ -171,7 +171,7 @@ class Steps:
     def regime(self, batch: int, threshold: float) -> Regime:
         """Return the regime of doubling B by the law, if nine of ten replicates agree.
 
-        Perfect scaling divides the steps by at least 2 · (1 - `threshold`), no gain by less than 1 + `threshold`.
+        Steps fall by a factor of at least 2 · (1 - `threshold`) in perfect scaling, below 1 + `threshold` with no gain.
         """
         if not self.sure:
             return Regime.UNDECIDED
@@ -251,12 +251,12 @@ def law(least: Reals, samples: Reals, bend: Reals) -> Reals:
 def _fitted_limits(known: Mapping[int, Ensemble], bend: Reals) -> Reals:
     """Fit S_min and E_min for the `bend` of each ensemble member, [..., 2].
 
-    The fit has the least squares of relative errors of S^a: the law is linear in S^a, and seeds change S by factors.
+    The fit minimises squared relative errors of S^a: the law is linear in S^a, and seeds change S by factors.
     """
     if len(known) < MIN_BATCH_SIZES:
         return np.stack([unknown_ensemble(), unknown_ensemble()], axis=-1)
     steps, batches = np.stack(list(known.values()), axis=-1), np.array(list(known), dtype=np.float64)
-    usual, middle = np.exp(np.log(steps).mean()), np.exp(np.log(batches).mean())  # units that make numbers near 1
+    usual, middle = np.exp(np.log(steps).mean()), np.exp(np.log(batches).mean())  # units: numbers become near 1
     observed = (steps / usual) ** bend[..., None]
     design = np.stack([np.ones_like(observed), (middle / batches) ** bend[..., None]], axis=-1)
     weights = observed
@@ -286,7 +286,7 @@ def _posterior(known: Mapping[int, Ensemble]) -> Reals:
     fitted = law(terms[..., 0], terms[..., 1], _BENDS[:, None])
     slopes = (terms / fitted[..., None]) ** _BENDS[:, None, None]  # derivatives of log S by log S_min and log E_min
     log_residuals = np.log(steps[0] / fitted)
-    # The scatter between seeds is taken from quartiles: the tails of replicates are wide only as seeds are few.
+    # The scatter between seeds is taken from quartiles: replicates have wide tails only because seeds are few.
     log_step_quartiles = np.quantile(np.log(steps[1:]), [0.25, 0.75], axis=0)
     seed_deviations = (log_step_quartiles[1] - log_step_quartiles[0]) / _INTERQUARTILE_RANGE
     weights = 1 / (_MISFITS[:, None] ** 2 + seed_deviations**2)  # axes: misfits, values of B
@@ -304,7 +304,7 @@ def table(found: Iterable[Steps], threshold: float) -> Iterator[dict[str, object
     for steps in found:
         for batch, at in steps.batches.items():
             measured = unknown_ensemble() if at.steps is None else at.steps
-            # Steps held out are those of a fit to the other B; their scatter is that observed between seeds.
+            # Steps at a held-out B are those of a fit to the other B, with the scatter observed between seeds.
             held_out = steps.without(batch).expected(batch) * measured / measured[0]
             yield {
                 **steps.training,

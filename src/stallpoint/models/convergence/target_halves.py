@@ -1,4 +1,4 @@
-"""The two factors of the time to a target, samples to the target and seconds of a sample, and the loss by each."""
+"""Time to a target as samples to the target times seconds of a sample, and what more workers lose by each factor."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class HalvesOfTarget:
-    """Losses against the ideal time to a target between two worker counts: by samples, and by time per sample."""
+    """Losses from few to many workers against the ideal time to a target: by samples, and by time per sample."""
 
     few: int
     many: int
@@ -19,13 +19,13 @@ class HalvesOfTarget:
 
     @classmethod
     def of(cls, workers: tuple[int, int], needed: tuple[float, float], seconds: tuple[float, float]) -> HalvesOfTarget:
-        """Return the halves from the samples and seconds to the target on two counts of workers."""
+        """Return the losses between two counts of `workers`, from samples `needed` and `seconds` to the target."""
         (few, many), samples = workers, math.log(needed[1] / needed[0])
         return cls(few, many, samples, math.log(seconds[1] * many / (seconds[0] * few)) - samples)
 
     @property
     def half(self) -> str:
-        """The half that loses more."""
+        """The factor that loses more: ``samples`` or ``seconds``."""
         return "samples" if self.samples > self.seconds else "seconds"
 
     def words(self, needed: str = "samples") -> str:

@@ -168,7 +168,7 @@ def fitted_task(runs: RunsToTarget, run_prior: RunPrior = RUN_PRIOR) -> Reals:
 
 @dataclass(frozen=True)
 class _Draws:
-    """Draws of the coefficients, weighted by runs, and their prediction of a further run."""
+    """Draws of the coefficients, each with its weight given the runs, and its prediction of a further run."""
 
     overhead: Reals
     first_batch: Reals
@@ -210,9 +210,9 @@ class _Draws:
 
 
 def _next_value(measured: Reals, curve: Reals, places: Reals, walk: Reals, noise: float) -> tuple[Reals, Reals, Reals]:
-    """Return mean and variance of a further measurement, [draws], and the log density of the `measured` ones.
+    """Return mean and variance of the next measurement, [draws], and the log density of those already `measured`.
 
-    Measurements are the sum of `curve` [draws, measured and one more], an unknown level, a random walk along `places`
+    Measurements are the sum of `curve` [draws, measured and the next], an unknown level, a random walk along `places`
     with the standard deviation `walk` [draws, 1], and noise.
     """
     distances = np.abs(places - places[0])

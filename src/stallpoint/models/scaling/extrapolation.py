@@ -56,8 +56,8 @@ class FittedSeries:
     def predict(self) -> pd.DataFrame:
         """Return ``workers, predicted, lower, upper, law`` for every count of the series, in samples/s.
 
-        A count with several placements gets one prediction, for a measurement at any of its rows with equal
-        probability. If the data identify no law, the rates are empty and the column ``law`` gives the reason.
+        A count with several placements gets one prediction: each of its rows is equally likely to be the one measured.
+        If the data identify no law, the rates are empty and the column ``law`` gives the reason.
         """
         counts = np.unique(self.rows["workers"].to_numpy(np.int64))
         ends = self._quantiles(counts)
@@ -106,7 +106,7 @@ class FittedSeries:
         yield from np.where(beyond, asked, "")
 
     def _misfit_reason(self, counts: Reals, predicted: Reals) -> str:
-        """Return why the laws do not describe the fitted counts, such as rates that jump; empty if they do."""
+        """Return why no law describes the fitted counts, for example as rates jump; empty if the laws do."""
         known = self.rows[self.rows["samples_per_second"].notna()].groupby("workers")["samples_per_second"].median()
         ratio = pd.Series(predicted, index=counts).div(known).reindex(self.counts).dropna()
         misfit = ratio.where(ratio > 1, 1 / ratio)
@@ -127,14 +127,14 @@ class FittedSeries:
 
 
 def _row_spans(rows: pd.DataFrame, counts: Reals) -> Iterator[slice]:
-    """Yield the position of each of `counts` in `rows`, which are sorted by workers."""
+    """Yield for each of `counts` the slice of its rows in `rows`, which are sorted by workers."""
     workers = rows["workers"].to_numpy()
     ends = np.searchsorted(workers, counts, side="right")
     yield from (slice(start, end) for start, end in zip(np.searchsorted(workers, counts), ends, strict=True))
 
 
 def _mixture_ends(rates: Reals, rows: Reals) -> Reals:
-    """Return the lower end, median and upper end of drawn rates [draws, placements]; `rows` weight the placements."""
+    """Return lower end, median and upper end of drawn rates [draws, placements], weighted by `rows` [placements]."""
     if rates.shape[1] == 1:
         return np.asarray(np.quantile(rates[:, 0], _INTERVAL_QUANTILES))
     order = np.argsort(rates, axis=None, kind="stable")
@@ -168,7 +168,7 @@ def fit(rates: pd.DataFrame, fit_up_to: float = 1.0) -> Iterator[FittedSeries]:
 
 
 def _isolated_rows(fitted: pd.DataFrame) -> pd.DataFrame:
-    """Return a row for one worker, from its time to compute a mini-batch; no row if one worker was measured."""
+    """Return rows for one worker, from the times to compute a mini-batch; no rows if one worker was measured."""
     if (fitted["workers"] == 1).any():
         return fitted.iloc[:0]
     isolated: pd.DataFrame = fitted.assign(

@@ -195,7 +195,7 @@ class Model:
 
     @property
     def name(self) -> str:
-        """Return the law's name, after ``strong`` for strong scaling and ``shared`` for a shared resource."""
+        """Return the law's name, preceded by ``strong`` for strong scaling and ``shared`` for a shared resource."""
         return f"{'strong ' * self.split}{'shared ' * self.shared}{self.law.name}"
 
     @property
@@ -225,7 +225,7 @@ class Model:
             overhead = inside + np.where(placements.nodes > 1, self._between(c[own:], placements), 0.0)
         else:
             overhead = self.law.worker.overhead(c[:own], placements.workers)
-        # Communication and floor take the same time for a mini-batch of any size, so more per sample of a smaller one.
+        # Communication and floor take as long for a small mini-batch as for a large one, so each sample bears more.
         size_ratio = self.reference_batch / _batch(placements, self.split) if self.strong else np.ones(len(placements))
         cost = overhead * size_ratio
         if self.law.overlaps_backward:
@@ -244,9 +244,9 @@ class Model:
 
 
 def models(laws: Sequence[Law], placements: Placements) -> list[tuple[Model, float]]:
-    """Return every reading of each law at `placements`, with its prior probability.
+    """Return every form that each law may have at `placements`, with the form's prior probability.
 
-    With an unknown mini-batch, scaling may be weak or strong. Known nodes may share the limiting resource.
+    If the mini-batch is unknown, scaling may be weak or strong. If nodes are known, they may share what limits them.
     """
     known = bool(np.isfinite(placements.batch).all())
     divided = known and len(set(placements.batch)) > 1
@@ -255,7 +255,7 @@ def models(laws: Sequence[Law], placements: Placements) -> list[tuple[Model, flo
         share_priors = {False: 0.5, True: 0.5} if law.shared and placements.across_nodes else {False: 1.0}
         split_priors = {False: 1.0} if known or law.any_batch else {False: 0.5, True: 0.5}
         if divided and law.repeats_work:
-            share_priors[placements.across_nodes] *= DIVIDED_BATCH  # for overheads by all workers, not by nodes
+            share_priors[placements.across_nodes] *= DIVIDED_BATCH  # if the overhead is by workers, not nodes
         found += [
             (Model.of(law, placements, shared, split), law.prior_weight * one * other)
             for shared, one in share_priors.items()

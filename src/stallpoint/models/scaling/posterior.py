@@ -80,7 +80,7 @@ class Posterior:
     ) -> Reals:
         """Return draws of new measurements, [draws, placements]: the logarithm of a worker's samples per second.
 
-        `continuation` continues the residuals to `placements`; `which` selects among `PREDICTIVE_DRAWS` draws.
+        `continuation` has the distribution of residuals there; `which` selects among `PREDICTIVE_DRAWS` draws.
         """
         draw, grid = (each[which] for each in self._drawn_indices(PREDICTIVE_DRAWS))
         known = self.series.log_rate + self.model.log_time(self.z[draw], self.series.places)
@@ -135,7 +135,7 @@ def _log_prior(z: Reals) -> Reals:
 
 
 def _log_mixture(parts: list[Reals]) -> Reals:
-    """Return the log density of the mixture of all proposals; `parts` are their log densities, weighted by draws."""
+    """Return the log density of the mixture of all proposals; `parts` has log(density · draws) of each proposal."""
     largest = np.maximum.reduce(parts)
     total = np.add.reduce([np.exp(part - largest) for part in parts])
     return np.asarray(np.log(total) + largest - np.log(len(largest)))

@@ -110,7 +110,7 @@ def why_not_predicted(counts: Sequence[int]) -> str:
 
 
 def too_few(counts: Sequence[int], unit: str = "workers") -> str:
-    """Return why measurements at `counts` identify no law; empty where they can."""
+    """Return the sentence that `counts` are too few to identify a law; empty if they are enough."""
     return "" if len(counts) >= MIN_COUNTS else why_unidentifiable(counts, unit)
 
 

@@ -1,1 +1,1 @@
-"""Cost of each part of an iteration: computing, messages, training data, and their slowdown of each other."""
+"""Cost of each part of an iteration: computing, messages and training data. Parts also slow each other down."""

@@ -5,18 +5,18 @@ sizes, and pairs of laws that switch at a size. In a pair, the law for larger me
 steps, as in libraries (Thakur, Rabenseifner & Gropp 2005, section 4.5). With any law, a part of the latency may not
 grow with the ranks (starting a kernel, entering the library), or all messages may have a minimum time, the floor.
 
-The logarithm of a time is the logarithm of the law's time plus normal departures. They have four scales:
+A time's logarithm is that of the law's time plus normal departures. Their standard deviations are four scales:
 
     job          s_j at each node count, the same for all sizes: counts are measured by jobs of their own
     size         s_r at each size; half of its variance is the same at all counts: caches, protocols, segments
     drift        s_l of the latency and s_b of the bandwidth, for each doubling of the ranks: a slope and a random walk
                  about it, for links that contend and algorithms that change with the ranks
 
-(Kennedy & O'Hagan 2001, "Bayesian calibration of computer models": a model, and a Gaussian process of what it leaves.)
+(Kennedy & O'Hagan 2001, "Bayesian calibration of computer models": a model, and a Gaussian process for its errors.)
 The scales are estimated jointly with the law. The density of all times is the product over node counts, each given the
-smaller ones. So a law that misses the largest count is less likely, or drifts. If no count departs from the law, s_l
-and s_b are 0 and widen no interval. A single node count identifies neither drift nor the law; predictions are then
-bounded by all laws. Replicates draw laws and departures, so that intervals include the uncertainty of both.
+smaller counts. So a law that misses the largest count becomes less likely, or gets drift. If no count departs from the
+law, s_l and s_b are 0 and widen no interval. A single node count identifies neither drift nor the law; predictions are
+then bounded by all laws. Replicates draw laws and departures, so that intervals include the uncertainty of both.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ LAW_PAIRS = tuple(
     (small, large)
     for index, small in enumerate(_LAW_NAMES)
     for large in _LAW_NAMES[index + 1 :]
-    if (small, large) != ("recursive-doubling", "binary-tree")  # both grow equally with the ranks
+    if (small, large) != ("recursive-doubling", "binary-tree")  # these two laws grow equally with the ranks
 )
 CONSTANT_PARTS = (0.25, 0.5, 0.75)
 """Candidate constant parts of the latency on two ranks, if only one count was measured."""
@@ -82,7 +82,7 @@ class OptionFit:
 
 @dataclass(frozen=True)
 class Departures:
-    """Departures of times from the law, in each replicate."""
+    """Factors by which times depart from the law, in each replicate."""
 
     doublings: Reals
     """Log₂ of ranks, rising, [counts]."""
@@ -92,7 +92,7 @@ class Departures:
     """Log of times over the law's, [1 + REPLICATES, counts, sizes]."""
 
     def __call__(self, participants: npt.ArrayLike, sizes: npt.ArrayLike) -> Ensemble:
-        """Return the factor at `sizes` bytes [...] among `participants` [...], interpolated in logarithms."""
+        """Return the factor on times of `sizes` bytes [...] among `participants` [...], interpolated in logarithms."""
         count = np.interp(
             np.log2(np.asarray(participants, dtype=np.float64)), self.doublings, np.arange(len(self.doublings))
         )
@@ -105,7 +105,7 @@ class Departures:
 
 
 def _neighbour_weights(position: Reals) -> list[tuple[npt.NDArray[np.int64], Reals]]:
-    """Return the grid positions below and above each position, with their weights in linear interpolation."""
+    """Return the whole numbers below and above each grid position, and their weights in linear interpolation."""
     below = np.floor(position).astype(np.int64)
     return [(below, below + 1 - position), (below + 1, position - below)]
 
@@ -130,10 +130,9 @@ class DeparturePosterior:
         return np.asarray(self.probability.sum(-1))
 
     def departures(self, option: npt.NDArray[np.int64], random: np.random.Generator) -> Departures:
-        """Return draws of departures, given each replicate's `option` [1 + REPLICATES]; the estimate has their mean.
+        """Return departures under each `option` [1 + REPLICATES]: their mean for the estimate, draws for replicates.
 
-        A draw from the prior is corrected by its distance from the measured times (Matheron's rule). They are the
-        replicate's.
+        A draw from the prior is corrected by its distance from the same replicate's measured times (Matheron's rule).
         """
         found = np.zeros((1 + REPLICATES, self.grid.points))
         scale_probabilities = self.probability / self.option_probabilities[:, None]
@@ -165,7 +164,7 @@ class _DepartureGrid:
     """Grid of sizes and counts on which departures are drawn: measured ones, and doublings of the largest count."""
 
     def __init__(self, participants: Reals, sizes: Reals, bandwidth: Reals) -> None:
-        """Build the grid; `bandwidth` is the bandwidth's share of each size's time, [sizes]."""
+        """Build the grid. `bandwidth` [sizes] is the share of a size's time that bytes take; the rest is latency."""
         measured = np.log2(np.unique(participants))
         self.doublings = np.concatenate([measured, measured[-1] + np.arange(1.0, 1 + MAX_DOUBLINGS)])
         self.sizes = np.unique(sizes)
@@ -202,15 +201,15 @@ class _DepartureGrid:
         return np.asarray((job_draws + size_draws + own + drift_walks * drifts @ self._parts).reshape(count, -1))
 
     def departures(self, log_ratio: Ensemble) -> Departures:
-        """Return the departures with the log factors `log_ratio` at the grid's points."""
+        """Return the departures whose logarithms at the grid's points are `log_ratio`, [1 + REPLICATES, points]."""
         log_ratio_grid = log_ratio.reshape(len(log_ratio), len(self.doublings), len(self.sizes))
         return Departures(self.doublings, self.sizes, log_ratio_grid)
 
 
 def _covariance_of_visits(participants: Reals, log_seconds: Ensemble) -> Reals:
-    """Return the covariance of log times between visits, [entries, entries].
+    """Return the covariance of log times due to the scatter between visits, [entries, entries].
 
-    At each count, all sizes share a component, and each size has one of its own; few visits identify no more.
+    At each count, one component is common to all sizes, and each size has its own: few visits identify no more.
     """
     found = np.zeros((len(participants), len(participants)))
     for count in np.unique(participants):
@@ -226,9 +225,9 @@ def _covariance_of_visits(participants: Reals, log_seconds: Ensemble) -> Reals:
 def posterior_of_laws(
     participants: Reals, sizes: Reals, seconds: Ensemble, bandwidth: Reals, fitted: Sequence[OptionFit], prior: Reals
 ) -> DeparturePosterior:
-    """Return the posterior of `fitted` laws with probabilities `prior`, given `seconds` [1 + REPLICATES, entries].
+    """Return the posterior of the `fitted` laws, given `prior` probabilities and `seconds` [1 + REPLICATES, entries].
 
-    `bandwidth` is the bandwidth's share of each size's time, [sizes].
+    `bandwidth` [sizes] is the share of a size's time that its bytes take; the rest is latency.
     """
     # This import is late, as scipy.linalg loads slowly, and pages and charts need no fit.
     from scipy.linalg import cholesky, solve_triangular
@@ -282,7 +281,7 @@ class TimedCalls:
 
 
 def options(law: str, timed: TimedCalls) -> tuple[tuple[LawBySize, ...], Reals]:
-    """Return candidate laws and their prior probabilities: of a scheme's `law`, else of a library."""
+    """Return candidate laws and their prior probabilities: forms of `law`, or of all laws if a library chooses."""
     names = (law,) if law_of(law) else _LAW_NAMES
     growing_laws = [name for name in names if (of := law_of(name)) and np.ptp(of.latency(np.array([2.0, 64.0])))]
     found: dict[str, list[LawBySize]] = {
@@ -311,9 +310,9 @@ def _weights(possible: Sequence[LawBySize]) -> Reals:
 
 
 def choose_laws(law: str, timed: TimedCalls, random: np.random.Generator) -> tuple[Laws, Departures | None]:
-    """Return the laws that fit `timed`, drawn by probability, and the departures of the times from them.
+    """Return laws drawn by their probability given `timed`, and the departures of the times from these laws.
 
-    Candidates are those of `options`. If sizes do not separate latency and bandwidth, departures are None.
+    The candidate laws are those of `options`. If sizes do not separate latency and bandwidth, departures are None.
     """
     possible, prior = options(law, timed)
     starts = piecewise_line.breaks(_largest(timed).with_factors(LawBySize(("place",))))
@@ -337,7 +336,7 @@ def choose_laws(law: str, timed: TimedCalls, random: np.random.Generator) -> tup
 
 
 def line(timed: TimedCalls, laws: Laws) -> PiecewiseLine:
-    """Return the line of each replicate under its law, with the breaks of the most probable law."""
+    """Return the line of each replicate under its own law. All lines have the breaks of the estimate's law."""
     starts = piecewise_line.breaks(timed.with_factors(laws.value))
     alpha, betas = np.empty(len(laws.drawn)), np.empty((len(laws.drawn), len(starts)))
     floor, constant = np.zeros((2, len(laws.drawn)))
@@ -368,7 +367,7 @@ def _is_at_floor(timed: TimedCalls) -> np.ndarray:
 
 
 def _option_fit(timed: TimedCalls, option: LawBySize, starts: Reals) -> OptionFit | None:
-    """Return the estimate under `option`, with its derivative by each parameter; None if unidentifiable."""
+    """Return log times fitted under `option`, and their derivatives by the parameters; None if unidentifiable."""
     at_floor = _is_at_floor(timed)
     found = _fitted_line(timed, option, starts, at_floor)
     if not np.isfinite(found.alpha).all():
@@ -383,7 +382,7 @@ def _option_fit(timed: TimedCalls, option: LawBySize, starts: Reals) -> OptionFi
 
 
 def _bandwidth_shares(timed: TimedCalls, starts: Reals) -> Reals:
-    """Return the bandwidth's share of each size's time at the largest count, [sizes]."""
+    """Return the share of each size's time that its bytes take (the rest is latency), at the largest count, [sizes]."""
     sizes = np.unique(timed.sizes)
     index = piecewise_line.curve(piecewise_line.typical(_largest(timed).with_factors(LawBySize(("place",)))), starts)
     latency, bandwidth = index.parts(sizes, np.ones(len(sizes)), np.ones(len(sizes)))

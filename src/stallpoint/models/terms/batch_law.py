@@ -25,7 +25,7 @@ from stallpoint.base.statistics import Ensemble, Reals
 
 @dataclass(frozen=True)
 class Bend:
-    """Factors on the law at some b; they are interpolated in log b, and constant outside."""
+    """Factors on the law at some b: interpolated between them in log b, and constant beyond them."""
 
     batches: tuple[float, ...] = (1.0,)
     """Rising."""
@@ -82,7 +82,7 @@ class BatchLaw:
 def fit(batches: npt.ArrayLike, seconds: Ensemble, kernel: Kernel = LINEAR_KERNEL) -> BatchLaw:
     """Return the law with the smallest relative errors from `seconds` [1 + REPLICATES, points, quantities].
 
-    A quantity that was always 0 stays 0. If only one mini-batch was measured, floor and slope are NaN.
+    A quantity that was always 0 stays 0. If only one mini-batch was measured, `floor` and `each` are NaN.
     """
     b = np.asarray(batches, dtype=np.float64)
     single = b < kernel.min_rows
@@ -101,10 +101,10 @@ def fit(batches: npt.ArrayLike, seconds: Ensemble, kernel: Kernel = LINEAR_KERNE
 
 @dataclass(frozen=True)
 class BatchTimes:
-    """Times by b: measured ones at the measured b, elsewhere the law times the corrections at the neighbouring b.
+    """Times by b: at a measured b the measured time, at any other b the law's time multiplied by a correction.
 
-    Corrections are interpolated in log b, and constant outside. They are shrunk by the share of noise in their variance
-    (Efron & Morris 1973).
+    Corrections are interpolated between the measured b in log b, and constant beyond them. Each is shrunk by the share
+    of noise in its variance (Efron & Morris 1973).
     """
 
     batches: Sequence[int]
@@ -153,7 +153,7 @@ class BatchTimes:
 
 
 def held_out_errors(batches: Sequence[int], seconds: Ensemble, kernel: Kernel) -> list[float]:
-    """Return the mean \\|log(predicted / measured)\\| at each b, predicted from the others; at most `ERROR_CAP`."""
+    """Return the mean \\|log(predicted / measured)\\| at each b, predicted from the other b; at most `ERROR_CAP`."""
     errors = []
     for index, b in enumerate(batches):
         others = [other for other in range(len(batches)) if other != index]
@@ -165,9 +165,9 @@ def held_out_errors(batches: Sequence[int], seconds: Ensemble, kernel: Kernel) -
 
 
 def choose_kernel(measured: Sequence[tuple[Sequence[int], Ensemble]], candidates: Sequence[Kernel]) -> Kernel:
-    """Return the candidate that predicts held-out b best, over all `measured` batches and seconds.
+    """Return the candidate that predicts held-out b of all `measured` shapes (their batches and seconds) best.
 
-    It must be better than the first candidate, the simplest, by more than one standard error, paired by b. Shapes
+    The first candidate is the simplest: another one must be better by more than one standard error, paired by b. Shapes
     measured at fewer than `MIN_BATCHES_TO_CHOOSE` b are not used. Without other shapes the first candidate is returned.
     """
     usable = [(batches, seconds) for batches, seconds in measured if len(batches) >= MIN_BATCHES_TO_CHOOSE]
@@ -194,13 +194,13 @@ def _p_norm(first: Reals, second: Reals, sharpness: float) -> Reals:
 
 
 def _ratios(design: Reals, observed: Reals) -> Reals:
-    """Return `design` [points] over `observed` [..., points]; 0 for unmeasured points."""
+    """Return `design` [points] divided by `observed` [..., points]; 0 for observed times below `RESOLUTION`."""
     ratios = np.divide(design, observed, out=np.zeros(observed.shape), where=np.asarray(observed >= RESOLUTION))
     return np.asarray(ratios)
 
 
 def _best_factor(relative: Reals) -> Reals:
-    """Return the factor that brings `relative`, fit over measurement [..., points], nearest to 1; 0 for times of 0."""
+    """Return the factor that brings `relative` [..., points], fit / measurement, nearest to 1; 0 if all are 0."""
     squares = np.asarray((relative**2).sum(-1))
     return np.asarray(np.divide(relative.sum(-1), squares, out=np.zeros_like(squares), where=squares > 0))
 

@@ -157,9 +157,9 @@ class Communication:
     """Slowdown of all-reduces and computing by each other; None where not measured."""
 
     def at(self, nodes: int, per_node: int = 1) -> Fit | None:
-        """Return the fit for `nodes` with `per_node` workers each: that of the placement if measured, else the law's.
+        """Return the fit for `nodes` with `per_node` workers each: to this placement if measured, else to all by a law.
 
-        None if links inside a node (for one node) or between nodes were not measured.
+        None if the links that this placement uses, inside a node or between nodes, were not measured.
         """
         if (nodes, per_node) in self.fits_by_placement:
             return self.fits_by_placement[nodes, per_node]
@@ -198,10 +198,10 @@ def nominal(scheme: str, *, latency: float, bandwidth: float) -> Communication:
 
 
 def all_reduce_seconds(fit: Fit, ranks: int, sizes: npt.ArrayLike) -> Ensemble:
-    """Return the time of messages of `sizes` bytes [...] among `ranks` by a `fit`, [1 + REPLICATES, ...].
+    """Return the seconds of messages of `sizes` bytes [...] among `ranks`, as `fit` predicts, [1 + REPLICATES, ...].
 
-    It is 0 for a single rank or an empty buffer, and NaN if the records do not separate latency from bandwidth (one
-    message size). If each node counts as one rank, a node has as many ranks as in `fit`.
+    They are 0 for a single rank or an empty buffer, and NaN if `fit` is to one message size, which does not separate
+    latency from bandwidth. If `fit` counts each node as one rank, nodes have as many workers as in `fit`.
     """
     latency, bandwidth = all_reduce_parts(fit, ranks, sizes)
     return latency + bandwidth
@@ -233,8 +233,8 @@ def all_reduce_parts(fit: Fit, ranks: int, sizes: npt.ArrayLike) -> tuple[Ensemb
 
 
 def traffic(fit: Fit, ranks: int, sizes: npt.ArrayLike) -> Traffic:
-    """Return the traffic of messages of `sizes` bytes on one node's link. The `fit` covers several node counts: β is
-    the link's."""
+    """Return the traffic of messages of `sizes` bytes on one node's link. The `fit` must be over several node
+    counts, so that its β is that of a link."""
     sizes = np.atleast_1d(np.asarray(sizes, dtype=np.float64))
     participants = -(-ranks // fit.workers_per_node) if fit.inside is not None else ranks
     _, factor = fit.laws.factors(max(2, participants), sizes)
@@ -270,9 +270,9 @@ def _slowest(frame: pd.DataFrame) -> pd.Series[float]:
 def _mutual_slowdowns(
     contention: pd.DataFrame, isolated: pd.Series[float], idle_fits: Mapping[Scheme, Communication], seed: int
 ) -> dict[Scheme, MutualSlowdown]:
-    """Return the mutual slowdowns in `contention`; messages follow the same laws as on idle ranks (`idle_fits`).
+    """Return the mutual slowdowns, fitted to `contention` by the same laws as times on idle ranks (`idle_fits`).
 
-    Slowdowns are fitted at sizes whose times on idle ranks are known (`isolated`).
+    Message sizes without a time on idle ranks, in `isolated`, are left out.
     """
     frame = _rows_of_several_ranks(
         contention, "contention", "seconds", "calls", "computing", "isolated_computing", "isolated_operations"
@@ -309,7 +309,7 @@ def _rows_of_several_ranks(frame: pd.DataFrame, name: str, *times: str) -> pd.Da
 def _scheme_fits(
     calls: pd.Series[float], seed: int, known: Mapping[Scheme, Laws] | None = None
 ) -> dict[Scheme, Communication]:
-    """Return the fits of `calls` (index `_CALL_KEY`), by the `known` laws of their schemes on idle ranks, if any."""
+    """Return the fits of each scheme to its `calls` (index `_CALL_KEY`), by the scheme's `known` laws if given."""
     frame, departs = calls.rename("seconds").reset_index(), known is None
     return {key: _fit_scheme(key, rows, seed, (known or {}).get(key), departs) for key, rows in groups(frame, _SCHEME)}
 
@@ -341,11 +341,11 @@ _Key = tuple[int, int, int]
 
 
 def _fit_scheme(scheme: Scheme, calls: pd.DataFrame, seed: int, known: Laws | None, may_depart: bool) -> Communication:
-    """Fit one scheme, by its laws if these are `known`; `may_depart` is that of `_LawChoice`."""
+    """Fit one scheme by its `known` laws, or else by chosen laws (`_LawChoice`, which takes `may_depart`)."""
     samples: dict[_Key, Ensemble] = {}
     usual = scatter(calls, ["nodes", "ranks", "message_bytes"], "seconds")
     for (nodes, ranks, size), rows in groups(calls, ["nodes", "ranks", "message_bytes"]):
-        # Operations and sizes draw the same visits, as a slow visit slows all of them down.
+        # All operations and sizes have the same random draws, as a slow visit slows all of them down.
         random = generator(seed, "collectives", *scheme[:3], nodes, ranks)
         visits = visits_of(rows)
         # A single visit gets the prior scatter, as it may be an outlier even if visits of other cells agree.
@@ -370,7 +370,7 @@ def _fit_scheme(scheme: Scheme, calls: pd.DataFrame, seed: int, known: Laws | No
 
 @dataclass(frozen=True)
 class _LawChoice:
-    """Choice of the laws for timed messages, among those of a scheme's `law`, or of a library."""
+    """Choice of the laws for timed messages: forms of the scheme's `law`, or of all laws if a library chooses."""
 
     law: str
     key: tuple[int, *tuple[str, ...]]
@@ -387,8 +387,8 @@ class _LawChoice:
 def _fit_over_nodes(laws: Laws | _LawChoice, samples: Mapping[_Key, Ensemble], inside: InsideNode | None) -> Fit:
     """Fit all placements on several nodes.
 
-    A library may count each worker as a rank, or each node. The fit that better predicts the placement with the most
-    workers, held out, is taken. With a single placement, both are equally likely.
+    A library may count each worker as a rank, or each node. Of these two fits, the one that better predicts the
+    placement with the most workers from the others is taken. With a single placement, both are equally likely.
     """
     rank_fit = _fit(laws, samples)
     if inside is None:
@@ -413,7 +413,7 @@ def _fit_over_nodes(laws: Laws | _LawChoice, samples: Mapping[_Key, Ensemble], i
 
 
 def _error(fit: Fit, samples: Mapping[_Key, Ensemble]) -> float:
-    """Return the mean \\|log(predicted / measured)\\|."""
+    """Return the mean \\|log(predicted / measured)\\| over `samples`."""
     errors = [
         np.abs(np.log(all_reduce_seconds(fit.at(ranks // nodes), ranks, size)[0] / seconds[0]))
         for (nodes, ranks, size), seconds in samples.items()

@@ -38,8 +38,8 @@ def corrections(batches: Sequence[int], seconds: Ensemble) -> Ensemble:
     Times are plausible if t(b) <= t(b') <= (b'/b) · t(b) for b < b': fewer samples take no longer, and a sample is not
     faster in a smaller mini-batch. A slow spell of the machine at one b makes another b look superlinear. If the
     scatter of visits explains an implausible step, the nearest plausible times are taken. Distances are squares of
-    logarithms over the variance of each time, so uncertain times move most. A step that is sure stays, such as that of
-    samples that fit into a cache. Seconds that are no positive numbers stay too.
+    logarithms over the variance of each time, so uncertain times move most. Other implausible steps stay, such as
+    that of samples that fit into a cache. If any time is not a positive number, all times stay.
     """
     with np.errstate(divide="ignore", invalid="ignore"):
         logs = np.log(seconds)
@@ -54,8 +54,8 @@ def corrections(batches: Sequence[int], seconds: Ensemble) -> Ensemble:
 
 
 def _step_bounds(logs: Reals, batches: Sequence[int]) -> Reals:
-    """Return the smallest and the largest plausible step between neighbours, [2, 1 + REPLICATES, steps]. A surely
-    measured step counts as plausible."""
+    """Return the smallest and the largest plausible step of log time to the next b, [2, 1 + REPLICATES, steps]. Steps
+    that scatter does not explain count as plausible."""
     steps, linear = np.diff(logs), np.diff(np.log(np.asarray(batches, dtype=np.float64)))
     low, high = np.quantile(steps[1:], ((1 - INTERVAL) / 2, (1 + INTERVAL) / 2), axis=0)
     smallest = np.where(high < -_TOLERANCE, np.minimum(steps, 0.0), 0.0)
@@ -63,7 +63,7 @@ def _step_bounds(logs: Reals, batches: Sequence[int]) -> Reals:
 
 
 def _violation(logs: Reals, step_bounds: Reals) -> Reals:
-    """Return the largest amount by which a step between neighbours is outside of its `bounds`."""
+    """Return the largest amount by which a step of log time to the next b is outside of its `step_bounds`."""
     steps = np.diff(logs)
     return np.asarray(np.maximum(step_bounds[0] - steps, steps - step_bounds[1]).max(-1))
 
@@ -168,7 +168,7 @@ class Compute:
     """Computing times of networks by b, from all single-rank cells."""
 
     def __init__(self, training_cells: TrainingCells, seed: int, kernels: Mapping[str, Kernel] | None = None) -> None:
-        """Take a kernel for each hardware entry (`matrix_products.libraries`); without one, t(b) is a straight line."""
+        """Take `kernels` by hardware (of `matrix_products.libraries`); without a kernel, t(b) is a straight line."""
         self._seed = seed
         self._kernels = kernels or {}
         self._pools: dict[tuple[str, ...], Ensemble] = {}
@@ -235,7 +235,7 @@ class Compute:
         )
 
     def _corrected_curve(self, network: str, cell_pools: list[list[IsolatedCell]]) -> BatchTimes:
-        """Return the times by b; all times at a b are multiplied by the factor that makes its passes plausible."""
+        """Return the times by b. `corrections` of forward + backward gives one factor on all times at a b."""
         key = tuple(tuple(cell.name for cell in pool) for pool in cell_pools)
         if key not in self._curves:
             curve, count = self._curve(cell_pools), len(self.layers[network].names)
@@ -245,7 +245,7 @@ class Compute:
         return self._curves[key]
 
     def passes(self, network: str, hardware: str, batch: int) -> Ensemble | None:
-        """Return the measured forward + backward pass at b = `batch`, s; None if no cell has this b."""
+        """Return the measured time of forward + backward pass at b = `batch`, s; None if no cell has this b."""
         cells = [cell for cell in self.cells.get((network, hardware), []) if cell.worker_batch == batch]
         if not cells:
             return None
@@ -254,7 +254,7 @@ class Compute:
         return np.asarray(seconds[:, 2 * count] + seconds[:, 2 * count + 1])
 
     def _products(self, network: str) -> npt.NDArray[np.bool_]:
-        """Return whether each quantity is a matrix product with b rows, which are fully-connected layers."""
+        """Return whether each time is that of a matrix product with b rows, as in fully-connected layers."""
         rows = self.layers[network].types == "fully-connected"
         return np.concatenate([rows, rows, np.zeros(len(TOTAL_COLUMNS), dtype=np.bool_)])
 
@@ -272,7 +272,7 @@ class Compute:
 
 
 def layer_scaling(compute: Compute, counts: pd.DataFrame) -> list[dict[str, object]]:
-    """Return the rows of the layer_scaling table, share and speedup of layer types by b (`disturbances.counts`)."""
+    """Return the rows of the layer_scaling table: layer types by b. `counts` are those of `disturbances.counts`."""
     counts_by_point: dict[tuple[object, ...], dict[str, int]] = {}
     for *point, iterations, disturbed in counts[[*ONE_WORKER_COLUMNS, "iterations", "disturbed"]].to_numpy(object):
         here = counts_by_point.setdefault(tuple(point), {"iterations": 0, "disturbed": 0})
@@ -289,7 +289,7 @@ def _cells_by_batch(cells: list[IsolatedCell]) -> list[list[IsolatedCell]]:
 
 
 def _most_similar_cells(cells: list[IsolatedCell], prefetch: int | None = None) -> list[IsolatedCell]:
-    """Return the cells that are most similar to the predicted one: by prefetching, then compute cells before others."""
+    """Return the cells most like the predicted one: equal prefetching counts first, then being a compute cell."""
 
     def similarity(cell: IsolatedCell) -> tuple[bool, bool]:
         return prefetch is None or (cell.prefetch > 0) == (prefetch > 0), cell.scaling == "compute"
@@ -304,6 +304,6 @@ def _scaling_rows(compute: Compute, network: str, hardware: str) -> Iterator[dic
         for index, batch in enumerate(batches):
             labels = {"network": network, "hardware": hardware, "layer_type": kind, "worker_batch": batch}
             here, largest = times[:, index], times[:, -1]
-            with np.errstate(divide="ignore", invalid="ignore"):  # sums and single times may be 0
+            with np.errstate(divide="ignore", invalid="ignore"):  # the divisors may be 0
                 share, speedup = here / seconds[ALL_LAYER_TYPES][:, index], largest / here
             yield labels | columns_of({"seconds": here, "share": share, "speedup": speedup})

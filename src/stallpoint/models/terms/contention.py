@@ -70,7 +70,7 @@ class _Messages:
 
 @dataclass(frozen=True)
 class CalibrationPoint:
-    """A training point and its isolated times; among points with as many workers on a node, it has the fewest nodes."""
+    """A training point and its isolated times. No training with as many workers on each node was on fewer nodes."""
 
     point: Point
     preset: Preset
@@ -108,19 +108,19 @@ class CalibrationPoint:
 
     @cached_property
     def backward_over_forward(self) -> Ensemble:
-        """Return the slowdown of the backward pass over that of the forward pass."""
+        """Return the slowdown of the backward pass divided by that of the forward pass."""
         return self.observed.backward / self.isolated.backward / self.forward
 
     @cached_property
     def overlaps(self) -> bool:
-        """Return whether enough communication overlaps the backward pass to estimate its effect on the pass."""
+        """Return whether enough communication overlaps the backward pass to estimate how it slows this pass."""
         return bool(self.observed.in_flight[0] > MIN_OVERLAP_SHARE * self.observed.backward[0])
 
     @cached_property
     def overlapped_work(self) -> Ensemble:
-        """Return the rounds of messages during the backward pass, and their cost to it, s, [1 + REPLICATES, 2].
+        """Return the rounds and the work, s, of messages during the backward pass, [1 + REPLICATES, 2].
 
-        If the cost was measured while ranks compute, it includes the rounds, which are then 0.
+        If the work was measured while ranks compute, it includes that of rounds, and the rounds are returned as 0.
         """
         part = self.observed.co_running / np.maximum(self.observed.collectives, 1e-12)
         in_rounds = 0.0 if self.isolated.collectives.co_run else self.isolated.collectives.rounds
@@ -157,7 +157,7 @@ class CalibrationPoint:
 
 
 class Contention:
-    """Training cells that calibrate effects: on the fewest nodes with several ranks, by workers per node."""
+    """Training cells of several ranks that calibrate effects: the fewest nodes with each number of workers per node."""
 
     def __init__(
         self,
@@ -169,8 +169,8 @@ class Contention:
         slowdown: Slowdown,
         seed: int,
     ) -> None:
-        """Take functions of a point. Given the layers of its messages and the factors sent in place of gradients,
-        `isolated` returns its isolated times, if known. `reading` returns its t_io, NaN if unknown."""
+        """Take two functions. `isolated` returns isolated times, if known, for a point, the layers of its messages and
+        factors sent in place of gradients. `reading` returns t_io of a measured point, NaN if unknown."""
         self._presets, self._slowdown, self._seed = presets, slowdown, seed
         several = [measured for measured in points if measured.point.ranks > 1]
         fewest: dict[tuple[str, int], int] = {}
@@ -195,7 +195,7 @@ class Contention:
             for same in by_bucket_layout(cells):
                 random = generator(seed, "contention", *measured.point.series)
                 observed = observe(same, random, usual[measured.point.hardware])
-                if preset.strategy.in_blocks or preset.factored:  # passes wait for their messages: nothing co-runs
+                if preset.strategy.in_blocks or preset.factored:  # passes wait for messages: none is during a pass
                     zero_seconds = np.zeros_like(observed.collectives)
                     observed = replace(observed, co_running=zero_seconds, in_flight=zero_seconds.sum(axis=-1))
                 times = isolated(measured.point, observed.buckets, _factors_sent(observed) if preset.factored else None)
@@ -248,7 +248,7 @@ class Contention:
         placement = nearest(placements, point.placement)
         preset = self._presets[point.sync]
         others = self._similar_points(point, placement, own, in_blocks=preset.strategy.in_blocks)
-        # All node counts of a curve share draws, as one model predicts the curve.
+        # All node counts of a curve have the same random draws, as one model predicts the curve.
         random = generator(self._seed, "effects", *point.series)
         network = _nearest(
             others, lambda seen: (seen.point.network == point.network, _prefetches(seen.point) == _prefetches(point))
@@ -315,7 +315,7 @@ class Contention:
         return [seen[place] for place in chosen]
 
     def _label_numbers(self, point: Point) -> list[int]:
-        """Return a point's network and its values of `SERIES`, as numbers."""
+        """Return a number for each of a point's labels: its network, and its values of `SERIES`."""
         return [self._numbers.setdefault(label, len(self._numbers)) for label in (point.network, *point.series)]
 
 
@@ -370,10 +370,10 @@ def _resampled_points(count: int, random: np.random.Generator) -> npt.NDArray[np
 
 
 def _time_law(seen: Sequence[CalibrationPoint], random: np.random.Generator, *, co_running: bool) -> PerMessage | None:
-    """Return the law of messages' times by their isolated times, during the backward pass (`co_running`) or after it.
+    """Return the law of messages' times in training: during the backward pass if `co_running`, else after it.
 
-    Replicates resample the points. The delay is a message's mean time beyond the factor times its isolated time. It is
-    0 if too few messages separate delay and factor. It is 0 too if isolated times contain all delays.
+    A message takes a factor times its isolated time, and a delay in each round. The delay is 0 if messages are too few
+    to tell it from the factor, or if isolated times contain all delays. Replicates resample the points.
     """
     parts = [messages for one in seen if (messages := one.during if co_running else one.after) is not None]
     if not parts:
@@ -404,7 +404,7 @@ def _time_law(seen: Sequence[CalibrationPoint], random: np.random.Generator, *, 
 def gathering(seen: Sequence[CalibrationPoint], random: np.random.Generator) -> PerMessage | None:
     """Return the ratio of all-gathers' times in training, at the points `seen`, to their times while ranks compute.
 
-    Replicates resample the points. None if no training gathered.
+    Replicates resample the points. None if no training used all-gathers.
     """
     known = [one.isolated.gathered for one in seen]
     pairs = [
@@ -422,8 +422,8 @@ def gathering(seen: Sequence[CalibrationPoint], random: np.random.Generator) -> 
 def _backward_over_forward(
     quiet: Sequence[CalibrationPoint], networks: Iterable[str], random: np.random.Generator
 ) -> dict[str, Ensemble]:
-    """Return, by network, the slowdown of backward passes without messages over that of forward passes. Networks
-    without these passes get the value of all networks."""
+    """Return, by network, the slowdown of backward passes divided by that of forward passes, at the points `quiet`,
+    where few messages overlap. Networks without these points get the median of all networks."""
     found: dict[str, list[Ensemble]] = {}
     for one in quiet:
         found.setdefault(one.point.network, []).append(one.backward_over_forward)
@@ -432,10 +432,10 @@ def _backward_over_forward(
 
 
 def _work(seen: Sequence[CalibrationPoint], more: Mapping[str, Ensemble], random: np.random.Generator) -> PerMessage:
-    """Return the work that messages take from the backward pass, by least squares over points in units of their passes.
+    """Return the law of the time that a message takes from the backward pass, by least squares over points.
 
-    A backward pass without messages is slowed by the factor of the point's forward pass times the network's factor
-    `more`; it is never faster than isolated. A single point attributes all work to the bytes.
+    Errors are in units of the isolated pass. Without messages, the pass would be slowed by the point's factor on the
+    forward pass times the network's `more`, and by no less than 1. A single point attributes all work to the bytes.
     """
     passes = np.stack([one.isolated.backward for one in seen])
     slower = [np.maximum(one.forward * more[one.point.network], 1.0) for one in seen]
@@ -448,14 +448,14 @@ def _work(seen: Sequence[CalibrationPoint], more: Mapping[str, Ensemble], random
 
 
 def _factors_sent(observed: Observed) -> Factors:
-    """Return the factors that `observed` messages sent in place of gradients, without time to make them."""
+    """Return the factors that messages of `observed` sent in place of gradients; their making takes no time here."""
     gradients, sent = observed.bytes
     return Factors(sent / gradients, np.zeros_like(observed.collectives))
 
 
 def _observed_factors(seen: Sequence[CalibrationPoint], after: PerMessage, random: np.random.Generator) -> Factors:
-    """Return the factors that the points `seen` of one preset sent in the same messages. The time to make them is a
-    message's time beyond its all-reduces. Replicates resample the points."""
+    """Return the factors sent at the points `seen`, which have one preset and equal messages. The time to make factors
+    is what a message takes beyond its all-reduces. Replicates resample the points."""
     making_times = [
         np.maximum(
             after.known(one.observed.collectives, one.isolated.collectives.rounds) - one.isolated.collectives.isolated,
@@ -474,9 +474,9 @@ def _all_co_run(seen: Sequence[CalibrationPoint]) -> bool:
 def _straggling_share(
     share: Ensemble, seen: Sequence[CalibrationPoint], workers: int, further_lead: Ensemble | None
 ) -> Ensemble:
-    """Return the wait for the slowest of `workers`, as a share: the observed `share` plus the `further_lead`.
+    """Return the wait for the slowest of `workers`, over a worker's own time: `share` plus `further_lead`.
 
-    If `further` was not measured, the share grows like the expected maximum of as many draws as workers.
+    If `further_lead` was not measured, `share` grows like the expected maximum of as many draws as workers.
     """
     if further_lead is not None:
         return np.maximum(share + further_lead, 0.0)

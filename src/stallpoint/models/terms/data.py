@@ -38,7 +38,7 @@ SLOWING_LAWS = (Kernel(), Kernel(sharpness=4.0))
 
 
 class TrainingData:
-    """Times to read mini-batches, t_io(b, placement): those of single-rank cells, slowed down as the storage is.
+    """Times to read mini-batches, t_io(b, placement): the time on one rank, multiplied by the storage's slowdown.
 
     Records of a storage show how the time to read a sample grows with the nodes, and with concurrent readers of a node,
     which share its disk (Shi et al., 2018, eq. 6). Single-rank training cells show how long reading and decoding take
@@ -101,21 +101,21 @@ class TrainingData:
         return batch * (read + decode) * slower / readers
 
     def changed(self, readers: int | None, staged: bool, decoded: bool = False) -> Self:
-        """Return the training data with other `readers` of a worker (None: unchanged). If `staged`, each node reads its
-        own copy as fast as a single worker reads the storage. If `decoded`, samples need no decoding."""
+        """Return the training data with `readers` threads per worker (None keeps their number). If `staged`, each node
+        reads its own copy as fast as a single worker reads the storage. If `decoded`, samples need no decoding."""
         found = copy(self)
         found._asked_readers, found._staged, found._decoded = readers, staged, decoded
         return found
 
     def concurrent_reads(self) -> Iterator[ConcurrentReads]:
-        """Yield each storage that two or more numbers of workers read, in the order nearest to that of training."""
+        """Yield each storage that several numbers of workers read; the order of samples is that nearest to training."""
         for (hardware, storage, readers), passes in self._passes.items():
             yield ConcurrentReads(hardware, storage, readers, passes[0].visits, passes[0].slowdown)
 
     def sharing_link(
         self, measured: Measured, isolated: Ensemble, ranks_per_node: int, batch: int, traffic: Traffic | None
     ) -> tuple[Ensemble, Ensemble | float]:
-        """Return t_io while the gradients' `traffic` shares the link, from `isolated` t_io, and their slowdown.
+        """Return t_io while gradients' `traffic` shares the link, and the traffic's slowdown; `isolated` is t_io alone.
 
         Data shares the link only if it is prefetched, from a storage that is reached over the same link.
         """
@@ -168,10 +168,10 @@ class TrainingData:
     def _slowdown(
         self, hardware: str, storage: str, readers: int, read: float, placement: Placement
     ) -> Ensemble | None:
-        """Return the ratio of the time to read a sample with readers at `placement` to that of a single worker.
+        """Return the ratio of the time to read a sample by all workers of `placement` to that by a single worker.
 
-        Passes with as many `readers` are preferred to passes with one reader. Of several passes, the one with times
-        nearest to `read` is used. None without records for two numbers of workers.
+        Passes with `readers` threads are preferred to passes with one. Of several passes, that is used in which a
+        single worker's time is nearest to `read`, s. None without records for two numbers of workers.
         """
         passes = self._passes.get((hardware, storage, readers)) or self._passes.get((hardware, storage, 1), [])
         if placement == (1, 1):
@@ -213,7 +213,7 @@ class _ReadTimeGrowth:
         return float(curve(1)[0, 0])
 
     def slowdown(self, placement: Placement) -> Ensemble:
-        """Return the time at `placement` over that of a single worker. If only one number of workers on a node was
+        """Return a read's time at `placement` over that of a single worker. If only one number of workers on a node was
         measured, workers are taken to slow each other down as nodes do."""
         nodes, workers = placement
         if self.inside is None:
@@ -232,7 +232,7 @@ def _growth_ratio(curve: BatchTimes, count: float) -> Ensemble:
 
 
 def _read_time_growths(passes: Sequence[tuple[tuple[str, ...], pd.DataFrame]], seed: int) -> list[_ReadTimeGrowth]:
-    """Return the growth of read times in those `passes` (by `_CURVE_COLUMNS`) whose order is nearest to training's."""
+    """Return growths of read times in the `passes` (by `_CURVE_COLUMNS`) that order samples most as training does."""
     order_ranks = [_READ_ORDERS.index(key[_CURVE_COLUMNS.index("order")]) for key, _ in passes]
     nearest = [one for one, order in zip(passes, order_ranks, strict=True) if order == min(order_ranks)]
     return [_read_time_growth(rows, key, seed) for key, rows in nearest]
@@ -309,7 +309,7 @@ def shared_seconds(isolated: Ensemble, read_bytes: npt.ArrayLike, traffic: Traff
     with np.errstate(divide="ignore", invalid="ignore"):
         data_after_gradients = gradients + np.where(rate > 0, (read_bytes - share * gradients) / rate, 0.0)
     data = np.where(data_ends_first, reading, data_after_gradients)
-    # Reading takes at least its isolated time: if that is longer, the link is not the limit.
+    # Reading takes at least its isolated time, as the link need not be what limits it.
     return np.maximum(data, isolated), np.where(data_ends_first, gradients_after_data, gradients)
 
 
@@ -390,7 +390,7 @@ _COPIES_LIKE_ADDING = ("triad", "within the device")
 
 
 def memory_rates(copies: pd.DataFrame, seed: int) -> dict[str, Ensemble]:
-    """Return the rate of memory traffic by hardware, B/s: of the fastest `_COPIES_LIKE_ADDING`, any thread count."""
+    """Return the rate of memory traffic by hardware, B/s: that of the fastest copy in `_COPIES_LIKE_ADDING`."""
     rows = copies[copies["copy"].isin(_COPIES_LIKE_ADDING)]
     found: dict[str, Ensemble] = {}
     for key, rate in _copy_rates(rows, seed):

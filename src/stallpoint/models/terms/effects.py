@@ -64,7 +64,7 @@ class CollectiveTimes:
 
     @property
     def co_running(self) -> Ensemble:
-        """Return the time of each message while every rank computes; its isolated time if that is unknown."""
+        """Return the time of each message while every rank computes; where unknown, its isolated time."""
         return self.isolated + self.co_run.longer if self.co_run else self.isolated
 
     @property
@@ -95,7 +95,7 @@ class Factors:
         return replace(self, making=self.making * np.reshape(factor, (-1, 1)))
 
     def times(self, sizes: Sequence[int], collectives: Callable[[Sequence[float]], CollectiveTimes]) -> CollectiveTimes:
-        """Return the times of messages for gradients of `sizes` bytes: each makes factors, and takes three all-reduces.
+        """Return the time of each message for gradients of `sizes` bytes: to make factors, and for three all-reduces.
 
         `collectives` returns the times of all-reduces by their bytes. Each all-reduce is taken to send a third of a
         message's bytes, as their true division is not recorded.
@@ -120,7 +120,7 @@ class IsolatedComputing:
 
 @dataclass(frozen=True)
 class IsolatedTimes(IsolatedComputing):
-    """Isolated times of a point's parts."""
+    """Times of the parts of training at a point, each measured in isolation."""
 
     collectives: CollectiveTimes
     gathered: CollectiveTimes | None = None
@@ -134,7 +134,7 @@ class IsolatedTimes(IsolatedComputing):
 
 @dataclass(frozen=True)
 class PerMessage:
-    """Seconds of a message: rounds · each + share · its isolated time + constant."""
+    """Law of a message's seconds: rounds · `each` + `share` · isolated seconds + `constant`."""
 
     each: Ensemble
     """Seconds per round."""
@@ -142,12 +142,12 @@ class PerMessage:
     constant: float = 0.0
 
     def __call__(self, isolated: Ensemble, in_rounds: float) -> Ensemble:
-        """Return the seconds of messages of `in_rounds` rounds, from `isolated` ones [1 + REPLICATES, messages]."""
+        """Return the seconds of messages in `in_rounds` rounds, from `isolated` seconds [1 + REPLICATES, messages]."""
         seconds: Ensemble = in_rounds * self.each[:, None] + self.share[:, None] * isolated + self.constant
         return seconds
 
     def with_delay(self, seconds: float) -> PerMessage:
-        """Return the law of messages that take `seconds` longer at any size."""
+        """Return this law with `seconds` added to every message, whatever its size."""
         return replace(self, constant=self.constant + seconds)
 
     def known(self, seconds: Ensemble, in_rounds: float) -> Ensemble:
@@ -189,7 +189,7 @@ class Effects:
 
     def collective_seconds(self, collectives: CollectiveTimes) -> tuple[Ensemble, Ensemble, Ensemble]:
         """Return the seconds of messages after and during the backward pass, and the factor by which each slows the
-        pass. [messages, 1 + REPLICATES].
+        pass; all three are [messages, 1 + REPLICATES].
 
         The work that a message takes from the backward pass does not depend on the message's time: a waiting message
         takes nothing.
@@ -250,8 +250,8 @@ class Slowdown:
     """Excess of the slowest rank's burst over the mean of ranks that do not lag, relative to the mean."""
 
     def ratio(self, hardware: str, placement: Placement, reference: Placement) -> Ensemble:
-        """Return the ratio of the time at `placement` to that at `reference`, from the nearest measured placements. It
-        is shrunk to 1 by its uncertainty."""
+        """Return a burst's time at `placement` divided by that at `reference`, from the nearest measured placements.
+        It is shrunk towards 1, the more the less certain it is."""
         known = self.known.get(hardware)
         if not known:
             return np.ones(1 + REPLICATES)

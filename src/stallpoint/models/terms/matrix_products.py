@@ -40,7 +40,7 @@ KERNEL_CHOICES = (
 
 @dataclass(frozen=True)
 class MachineLimits:
-    """Limits of one worker's share of a node, measured by the job of the products."""
+    """Limits of one worker's share of a node, measured in the same job as the products."""
 
     peak: float
     """Operations per second in a large square product."""
@@ -83,7 +83,7 @@ class ShapeTimes:
     def curve(self, library: MachineProducts) -> BatchTimes:
         """Return the times at any b; the library's kernel applies if b is the number of rows.
 
-        Small matrices, which stay in a cache, may not bend like the product ``rows``; errors at held-out b decide.
+        Small matrices, which stay in a cache, may not bend like the shape measured at many b; held-out b decide.
         """
         if not self.rows_are_batch:
             return BatchTimes(self.batches, self.seconds)
@@ -126,7 +126,7 @@ def shapes(sgemm: pd.DataFrame, seed: int) -> list[ShapeTimes]:
     refuse_wrong_rows(sgemm, "sgemm", ["seconds"], above_zero=True)
     found = []
     usual = scatter(sgemm, ["layer", "worker_batch"], "seconds")
-    # Rows are grouped by layer. Layers of equal shape have the name of the first; b may decide which are equal.
+    # Rows are grouped by layer. Layers of equal shape bear the name of the first; which are equal may depend on b.
     for name, rows in groups(sgemm[~sgemm["layer"].isin(["peak", "bandwidth"])], "layer"):
         rows_by_batch = dict(groups(rows, "worker_batch"))
         samples = [
@@ -162,7 +162,7 @@ def libraries(sgemm: pd.DataFrame, seed: int) -> dict[str, MachineProducts]:
 
 
 def _library(measured: Sequence[ShapeTimes]) -> MachineProducts:
-    """Return the kernel fitted to all shapes with b rows, and the bent kernel of the shape measured at many b."""
+    """Return a kernel for all shapes with b rows, and one with the bends of the shape that was measured at many b."""
     law = choose_kernel([(shape.batches, shape.seconds) for shape in measured if shape.rows_are_batch], KERNEL_CHOICES)
     return MachineProducts(law, next((_bent_kernel(shape) for shape in measured if shape.layer_type == MACHINE), None))
 

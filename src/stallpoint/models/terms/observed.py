@@ -89,13 +89,13 @@ class Sending:
 
 
 class BucketTimes:
-    """Messages of a cell, from rows of its layers in any number of parts; a part has all layers of a rank's iteration.
+    """Messages of a cell, from its rows of layers. Rows come in parts; no part splits an iteration of a rank.
 
     Memory grows with iterations x ranks and with iterations x messages, not with the product of all three.
     """
 
     def __init__(self, iterations: Columns, lags: npt.NDArray[np.bool_], *, averaged: bool = False) -> None:
-        """Take the rows of the cell without warm-up, with `lags` from `lagging.is_waited_for`. If `averaged`,
+        """Take the cell's rows without warm-up, and whether each lags (`lagging.is_waited_for`). If `averaged`,
         communication is a mean over workers (`with_mean_communication`)."""
         self._lags, self._averaged = lags, averaged
         self._times = {name: np.asarray(iterations[name], np.float64) for name in _TIME_COLUMNS}
@@ -129,7 +129,7 @@ class BucketTimes:
         self._gathered.take_buckets(self._positions(rows)[0], rows["bucket"])
 
     def _take_layouts(self, rows: Columns) -> None:
-        """Keep the message of each layer in each iteration, and the bytes in the last one, from rows of one rank."""
+        """Keep the message of each layer in each iteration, and the last iteration's bytes, from rows of one rank."""
         steps, row = np.unique(rows["iteration"], return_inverse=True)
         places, column = np.unique(rows["layer_index"], return_inverse=True)
         messages = np.full((len(steps), len(places)), -1)
@@ -185,8 +185,8 @@ class BucketTimes:
         return found
 
     def _spans(self, rows: Columns, what: str) -> tuple[PositionArray, PositionArray, Reals, Reals]:
-        """Return steps and ranks, with begin and end of the operation `what` in each message. These are [steps of
-        ranks, messages], NaN without the operation."""
+        """Return steps and ranks, and the times at which each message begins and ends the operation `what`. Times are
+        [steps of ranks, messages], NaN without the operation."""
         step, rank = self._positions(rows)
         known, row = np.unique(step * len(self._ranks) + rank, return_inverse=True)
         at = row, rows["bucket"]
@@ -197,7 +197,7 @@ class BucketTimes:
 
 
 class _LastRankValues:
-    """Values of messages on the last rank to arrive in each step. It does not wait; its messages are shortest."""
+    """Values of messages on the rank that arrives last in each step: it does not wait, so its messages are shortest."""
 
     def __init__(self, steps: int, values: int) -> None:
         self._total = np.full(steps, np.inf)
@@ -205,7 +205,7 @@ class _LastRankValues:
         self._values = np.zeros((values, steps, 0))
 
     def add(self, step: PositionArray, *values: Reals) -> None:
-        """Add `values`, each [steps of ranks, messages]; the first are seconds. Ranks of a step are in order."""
+        """Add `values`, each [steps of ranks, messages]; the first array has seconds. Rows are sorted by rank."""
         wider = max(0, values[0].shape[1] - self._sent.shape[1])
         self._sent = np.pad(self._sent, ((0, 0), (0, wider)))
         self._values = np.pad(self._values, ((0, 0), (0, 0), (0, wider)))

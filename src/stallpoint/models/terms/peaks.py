@@ -86,7 +86,7 @@ def _hardware_peaks(rows: pd.DataFrame, memory: str, seed: int) -> Iterator[Peak
     peak_rows = rows.loc[rows.groupby(["cell", "visit"])[column].idxmax()]
     usual = scatter(peak_rows, (*MEMORY_AXES, "worker_batch"), column)
     for key, of_training in groups(peak_rows, MEMORY_AXES):
-        drawn = memory, *key[: MEMORY_AXES.index("shards")]  # equal draws for all numbers of shards
+        drawn = memory, *key[: MEMORY_AXES.index("shards")]  # all numbers of shards have equal draws
         at = dict(groups(of_training, "worker_batch"))
         measured = np.stack(
             [_peak(found, column, usual, generator(seed, "memory", *drawn, b)) for b, found in at.items()], axis=1
@@ -101,7 +101,7 @@ def _hardware_peaks(rows: pd.DataFrame, memory: str, seed: int) -> Iterator[Peak
 
 
 def _peak(rows: pd.DataFrame, column: str, usual: Scatter, random: np.random.Generator) -> Ensemble:
-    """Return the mean peak over visits, with the prior scatter between runs, as all visits to a cell are of one run."""
+    """Return the mean peak over visits. The scatter between runs is a prior: all visits to a cell are of one run."""
     visits = rows["cell"] + "/" + rows["visit"].astype(str)
     found = bootstrap(rows[column], visits, random, np.mean, usual)
     run_deviation = MEMORY_PEAK.deviation / np.sqrt(rows["cell"].nunique())
@@ -113,7 +113,7 @@ def _line_design(batches: Sequence[int]) -> np.ndarray[tuple[int, int], np.dtype
 
 
 def _spread(batches: Sequence[int], measured: Ensemble, line: Ensemble | None, random: np.random.Generator) -> Ensemble:
-    """Return factors of a peak's scatter about the line, drawn from Student's t by the peaks' scatter and the prior."""
+    """Return draws of a peak's ratio to the line: Student's t, scaled by the scatter of peaks and its prior."""
     residuals = np.zeros(2) if line is None else np.log(measured[0] / (_line_design(batches) @ line[0]))
     freedom = _PRIOR_FREEDOM + len(residuals) - 2
     scale = np.sqrt((_PRIOR_FREEDOM * OFF_THE_LINE**2 + (residuals**2).sum()) / freedom)
@@ -121,7 +121,7 @@ def _spread(batches: Sequence[int], measured: Ensemble, line: Ensemble | None, r
 
 
 def _parts(rows: pd.DataFrame, memory: str) -> dict[str, float]:
-    """Return the known parts of the peak, and the rest. With a GPU, tensors are no part of host memory."""
+    """Return the bytes of the peak's known parts, and the rest. With a GPU, tensors are not in host memory."""
     means = rows[[f"{memory}_peak", "process", *TENSOR_COLUMNS]].mean()
     there = memory == DEVICE or rows["device_peak"].isna().all()
     known = {

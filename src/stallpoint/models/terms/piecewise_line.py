@@ -23,7 +23,7 @@ MIN_ERROR_RATIO = 1.25
 
 @dataclass(frozen=True)
 class Samples:
-    """Seconds at message sizes, and the factors on latency and bandwidth there."""
+    """Measured seconds by message size, with the factors on latency and bandwidth at each size."""
 
     sizes: Reals
     """Bytes, [points]."""
@@ -53,14 +53,14 @@ class PiecewiseLine:
     """Constant part of the latency, s, [1 + REPLICATES]."""
 
     def __call__(self, sizes: npt.ArrayLike, latency: npt.ArrayLike, bandwidth: npt.ArrayLike) -> Ensemble:
-        """Return the seconds of `sizes` bytes [...], [1 + REPLICATES, ...]; factors broadcast with `sizes`."""
+        """Return the seconds of `sizes` bytes [...], [1 + REPLICATES, ...]; `latency` and `bandwidth` are factors."""
         of_latency, of_bandwidth = self.parts(sizes, latency, bandwidth)
         return of_latency + of_bandwidth
 
     def parts(
         self, sizes: npt.ArrayLike, latency: npt.ArrayLike, bandwidth: npt.ArrayLike
     ) -> tuple[Ensemble, Ensemble]:
-        """Return the latency and the bandwidth part, s."""
+        """Return the seconds due to latency, and those due to bandwidth."""
         inside = segment_bytes(self.starts, np.asarray(sizes, dtype=np.float64))
         alpha, floor, constant = (
             np.reshape(seconds, (-1, *([1] * (inside.ndim - 1)))) for seconds in (self.alpha, self.floor, self.constant)
@@ -77,7 +77,7 @@ def segment_bytes(starts: Reals, sizes: Reals) -> Reals:
 
 
 def fit(samples: Samples) -> PiecewiseLine:
-    """Return the fit with the number of segments that predicts held-out sizes best, or fewer if that may be chance."""
+    """Return the fit with as many segments as predict held-out sizes best, or fewer if their gain may be chance."""
     return curve(samples, breaks(samples))
 
 

@@ -111,7 +111,7 @@ class TrainingCells:
 def reduced_cells(
     iterations: pd.DataFrame, layers: Iterable[pd.DataFrame], answered_separately: Collection[str] = ()
 ) -> TrainingCells:
-    """Return the training cells in the rows of both tables, reduced; raise `InputError` for a time below 0.
+    """Return the training cells of the tables `iterations` and `layers`, reduced; `InputError` for a time below 0.
 
     `layers` come in parts (`PART_KEYS`); `answered_separately` are presets whose servers answer each worker separately.
     """
