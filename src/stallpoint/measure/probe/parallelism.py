@@ -51,7 +51,7 @@ class Parallelism:
         return []
 
     def last_ready(self, noted: Mark) -> Mark:
-        """Return the mark at which the last gradients were complete. It is `noted`, by hooks, if none is more exact."""
+        """Return the mark at which the last gradients were complete: here the one that hooks have `noted`."""
         return noted
 
     def clear(self) -> None:
@@ -157,7 +157,7 @@ def _fsdp_parallelism(
 
 
 class Shards(Parallelism):
-    """Parallelism of ``fully_shard``, with its timed collectives. `waits` says that a call waits for its collective."""
+    """Parallelism of ``fully_shard``, with its timed collectives. With `waits`, a call returns after its collective."""
 
     def __init__(self, timing: ShardTiming, *, waits: bool) -> None:
         super().__init__(FSDP2)
@@ -179,8 +179,8 @@ class Shards(Parallelism):
 
     @override
     def last_ready(self, noted: Mark) -> Mark:
-        """Return the start of the last reduce-scatter: hooks of sharded parameters report nothing. None if the backward
-        pass waits for its reduce-scatters."""
+        """Return the start of the last reduce-scatter, as hooks cannot note it for sharded parameters. Return None if
+        the backward pass waits for its reduce-scatters."""
         return None if self._waits else self._timing.last_message
 
     @override

@@ -94,7 +94,7 @@ def plants(text: str) -> list[Planted]:
 
 
 class PlantedPhases(ProbedPhases):
-    """Phases of a script with planted waits: at the first begin of a phase in an iteration, this rank may sleep."""
+    """Phases of a script with planted waits: this rank may sleep when a phase first begins in an iteration."""
 
     def __init__(self, text: str, rank: int) -> None:
         super().__init__()

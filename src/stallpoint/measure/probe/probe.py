@@ -170,7 +170,7 @@ class Probe:
             or age > max(SECONDS_AT_ONCE, PART_AT_ONCE * self._start)
         ):
             self.write()
-            self._samples = [self._sensors.sample()]  # the next iteration's reading must not include the writing
+            self._samples = [self._sensors.sample()]  # the next reading of the sensors must leave out the writing
         self._bookkeeping += time.perf_counter() - begin
         self._begin()
         return is_last
@@ -214,7 +214,7 @@ class Probe:
         self._phases.begin(FORWARD, self._clock.mark())
 
     def mark_as_warmup(self) -> None:
-        """Mark this iteration like warm-up, as the loop does more than train in it."""
+        """Mark this iteration as one of the warm-up, because the loop does more than train in it."""
         self._evaluated = True
         self._timer.forget()
 
@@ -222,7 +222,7 @@ class Probe:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         count = collectives()
-        if count is None or count >= (self._collectives or 0):  # a smaller number counts only a new process group
+        if count is None or count >= (self._collectives or 0):  # a smaller count would be that of a new process group
             self._collectives = count
         self._undo.close()
         self.write()
@@ -242,7 +242,7 @@ class Probe:
         print(*lines, sep="\n", end="\n" if lines else "", file=sys.stderr, flush=True)
 
     def _layers_of_model(self) -> Sequence[Layer]:
-        """Return the layers of the model; none if stallpoint cannot divide this model into layers."""
+        """Return the layers of the model; an empty list if stallpoint cannot divide the model into layers."""
         module = self._model.module if isinstance(self._model, DistributedDataParallel) else self._model
         try:
             return layers(module)
@@ -251,7 +251,7 @@ class Probe:
             return []
 
     def _hooks_of_buffers(self) -> Iterator[RemovableHandle]:
-        """Yield hooks before the forward pass that time DistributedDataParallel's broadcast of rank 0's buffers."""
+        """Time DistributedDataParallel's broadcast of rank 0's buffers before a forward pass; yield its hooks."""
         if isinstance(self._model, DistributedDataParallel) and self._model.will_sync_module_buffers():  # type: ignore[no-untyped-call]
             mark = self._clock.mark
             yield self._model.register_forward_pre_hook(lambda *_: self._phases.begin(EXPOSED, mark()))
@@ -261,7 +261,7 @@ class Probe:
         self._evaluated = False
         self._start = (host_mark() - self._first) * 1e-9
         self._cpu_times = time.process_time(), time.thread_time()
-        if self._done <= WARMUP:  # `_busy_threads` counts from the end of the warm-up
+        if self._done <= WARMUP:  # CPU time of the warm-up does not count in `_busy_threads`
             self._first_cpu_times = self._cpu_times
         self._clock.start()
 
@@ -272,7 +272,7 @@ class Probe:
         self._unsensed_times.append(duration)
         now = host_mark()
         if self._max_iterations or now - self._sensed > 1e9 * SENSE_EACH:
-            self._sense(now)  # sensors are read at once: the reading must include nothing of the next iteration
+            self._sense(now)  # sensors are read now: the reading must leave out the next iteration
         phases = self._phases.seconds(seconds, end)
         columns = {
             "iteration": self._done,
@@ -392,7 +392,7 @@ class Probe:
         if ready is not None:
             self._phases.begin(EXPOSED, ready)
         self._phases.begin(UPDATE, now)
-        # The layers' times end when the last gradients are complete: the rest of the call is a wait.
+        # Layers' times end when the last gradients are complete: after that, the backward pass only waits.
         self._timer.passed(self._forward_end, now if ready is None else ready)
 
 
@@ -405,7 +405,7 @@ def _max_iterations() -> int | None:
 
 
 class LoopMemory:
-    """Meter of peak memory from the begin of a training loop to its end. Of sharded weights, only this rank's count."""
+    """Meter of peak memory from the begin of a training loop to its end. Other ranks' shards do not count."""
 
     def __init__(self, model: nn.Module, optimizer: Optimizer | None, device: torch.device) -> None:
         self._model, self._optimizer, self._device = model, optimizer, device
@@ -416,7 +416,7 @@ class LoopMemory:
             torch.cuda.reset_peak_memory_stats(device)
 
     def row(self) -> dict[str, Any]:
-        """Return the columns of `tables.PEAK_MEMORY` without the rank; the host's peak is that of the whole process."""
+        """Return the row of `tables.PEAK_MEMORY` without its rank. The host's peak is that of the whole process."""
         on_gpu = self._device.type == "cuda"
         return {
             "host_peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,

@@ -102,7 +102,7 @@ class Diagnosis:
 
     @property
     def main(self) -> PartialCost | None:
-        """Return the most costly part of the run, if it costs more than the delay in all iterations; else None."""
+        """Return the most costly part of the run, if it costs more than what delays all iterations; else None."""
         throughout = 0.0
         if self.rank is not None or self.phase in (DATA, EXPOSED):
             name = {DATA: "data", EXPOSED: "communication"}.get(self.phase, "waiting")
@@ -116,7 +116,7 @@ class Diagnosis:
 
     @property
     def share(self) -> float | None:
-        """Return the share of the run, or of an iteration, that the verdict's part or phase takes."""
+        """Return the share of the run taken by `main`; without `main`, the share of an iteration taken by `phase`."""
         return self.main.share if self.main else self.here / self.seconds if self.seconds else None
 
     def at(self, position: int) -> datetime | None:
@@ -149,14 +149,14 @@ def diagnose(ranks: Mapping[int, RankRun], fewer: RankRun | None = None) -> Diag
     costs = dict(zip(PHASES, map(float, medians), strict=True))
     if is_held_up:
         waiting = min(float(excess.sum()), costs[EXPOSED])
-    else:  # the rank that waits least shows the communication itself; more than that is waiting for others
+    else:  # the shortest wait of a rank is the communication itself; what exceeds it is waiting for other ranks
         waiting = max(0.0, costs[EXPOSED] - float(np.median(times[..., _EXPOSED].min(axis=0))))
     costs[EXPOSED] -= waiting
     computing = sum(costs[phase] for phase in COMPUTING)
     costliest = max((DATA, EXPOSED), key=costs.__getitem__)
     rank, others, samples = None, float("nan"), None
     second = (names[slowest], PHASES[int(np.argmax(excess))]) if is_held_up else None
-    if second and 2 * excess.sum() >= costs[costliest]:  # a slow rank is easier to mend, so half the cost suffices
+    if second and 2 * excess.sum() >= costs[costliest]:  # half the highest cost suffices: slow ranks are easy to mend
         (rank, phase), second = second, None
         index = PHASES.index(phase)
         here, others = (float(np.median(of[..., index])) for of in (work[slowest], np.delete(work, slowest, axis=0)))
@@ -199,8 +199,8 @@ def diagnose(ranks: Mapping[int, RankRun], fewer: RankRun | None = None) -> Diag
 
 
 def _slowest(own: Reals) -> tuple[int, Reals, float]:
-    """Return the slowest rank by its own work, its median excess over the other ranks in each phase, s, and the excess
-    that it reaches in three of five iterations, s. (Other work on the machine slows now one rank, now another.)"""
+    """Return the slowest rank by its own work, and two excesses over the other ranks, s: the median in each phase, and
+    what three of five iterations reach. (Fewer prove nothing: other work on the machine slows one rank or another.)"""
     excess = beyond_others(own)
     steady = np.quantile(excess.sum(axis=2), STEADILY, axis=1)
     slowest = int(np.argmax(steady))
@@ -208,8 +208,8 @@ def _slowest(own: Reals) -> tuple[int, Reals, float]:
 
 
 def _layer(phase: str, run: RankRun, other: RankRun | None = None) -> tuple[str, float]:
-    """Return the layer with the longest time in the pass `phase`, and this time, s; with a run `other`, the layer with
-    the largest excess over it, and the excess."""
+    """Return the layer with the longest time in the pass `phase`, and this time, s. With a run `other`, return the
+    layer whose time most exceeds its time in `other`, and the excess, s."""
     if phase not in (FORWARD, BACKWARD):
         return "", 0.0
     column = (FORWARD, BACKWARD).index(phase)
@@ -219,8 +219,8 @@ def _layer(phase: str, run: RankRun, other: RankRun | None = None) -> tuple[str,
 
 
 def _more_samples(runs: Sequence[RankRun], slowest: int, work: Reals) -> tuple[float, float] | None:
-    """Return the samples in an iteration of the slowest rank, and the median of the other ranks. None unless it has
-    more samples, and passes that are longer by about as much."""
+    """Return the samples in an iteration of the slowest rank, and the median of the other ranks' samples. Return
+    None unless the slowest rank has more samples, and its passes are longer in about the same proportion."""
     counts = [[row["samples"] for row in run.states if row["samples"]] for run in runs]
     if not all(counts):
         return None
@@ -240,8 +240,8 @@ def _without(index: int, count: int) -> list[int]:
 def _doubling(fewer: RankRun, found: RankRun) -> Doubling | None:
     """Return the expected gain of twice the workers, from rank 0's runs on two worker counts.
 
-    The time of computing shows whether each worker's mini-batch stayed constant or was divided. The time of
-    communication may stay constant, as in a ring, or may grow as it did between the two counts: these are the bounds.
+    The time of computing shows whether each worker's mini-batch stayed constant or was divided. The gain is
+    highest if the time of communication stays constant, as in a ring, and lowest if it grows as between the two counts.
     """
     old_count, workers = (int(one.probe["script_ranks"]) for one in (fewer, found))
     if not (len(fewer.steps) and len(found.steps)):
@@ -282,7 +282,7 @@ def last_diagnosis(folder: Path) -> Diagnosis | None:
 
 
 def _on_fewer(folder: Path, found: RankRun) -> RankRun | None:
-    """Return rank 0's newest run of the same model on fewer workers; None without one."""
+    """Return rank 0's newest run of the same model on fewer workers; None without such a run."""
     for recording in reversed(probe_files.recordings(folder, rank=0)):
         row = probe_files.probe_row(recording)
         if row["script_ranks"] < found.probe["script_ranks"] and row["layers"] == found.probe["layers"]:

@@ -87,7 +87,7 @@ class Recording:
         return cls(folder / f"rank~{rank}" / start, rank)
 
     def add(self, iteration: Mapping[str, Any], layers: Mapping[str, Sequence[Any]] | None) -> None:
-        """Add the next iteration: columns of `ITERATIONS` and, as lists, of `LAYERS`."""
+        """Add the next iteration: a value for each column of `ITERATIONS`, and a list for each column of `LAYERS`."""
         self._keep(ITERATIONS, {name: [value] for name, value in iteration.items()})
         if layers:
             rows = len(layers["layer"])

@@ -93,21 +93,21 @@ def partial_costs(ranks: Sequence[int], own: Reals, times: Reals) -> list[Partia
 
 
 def beyond_others(own: Reals) -> Reals:
-    """Return each rank's excess over the median of the other ranks, s [ranks, iterations, phases]; for one rank 0."""
+    """Return each rank's excess over the median of the other ranks, s [ranks, iterations, phases]; 0 without others."""
     if len(own) == 1:
         return np.zeros_like(own)
     return np.array([own[rank] - np.median(np.delete(own, rank, axis=0), axis=0) for rank in range(len(own))])
 
 
 def _with_network(own: Reals, times: Reals) -> Reals:
-    """Return the ranks' own work, and the part of `EXPOSED` that every rank has: a slow network delays all ranks."""
+    """Return the ranks' own work, with the exposed communication that all ranks have: a slow network delays all."""
     work = own.copy()
     work[..., EXPOSED] = np.maximum(own[..., EXPOSED], times[..., EXPOSED].min(axis=0))
     return work
 
 
 def _phase_and_ranks(ranks: Sequence[int], excess: Reals) -> tuple[str, tuple[int, ...]]:
-    """Return the phase that has most of the `excess` [ranks, phases], and the slow ranks; none if all are slow."""
+    """Return the phase that has most of the `excess` [ranks, phases], and the slow ranks; no rank if all are slow."""
     sums = excess.sum(axis=1)
     slow_ranks = np.flatnonzero(sums >= ALIKE * sums.max()).tolist()
     phase = PHASES[int(np.argmax(excess[slow_ranks].sum(axis=0)))]
@@ -121,7 +121,7 @@ def _blocks(count: int) -> list[slice]:
 
 
 def _held(ranks: Sequence[int], own: Reals, times: Reals) -> Iterator[PartialCost]:
-    """Yield the cost of each part of the run in which one rank delays the others; the entire run is no part."""
+    """Yield the cost of each part of the run in which one rank delays the others, unless the part is the entire run."""
     phase_excess = beyond_others(own)
     total, excess = times.sum(axis=2), phase_excess.sum(axis=2)
     blocks = _blocks(excess.shape[1])
@@ -136,7 +136,7 @@ def _held(ranks: Sequence[int], own: Reals, times: Reals) -> Iterator[PartialCos
             end = _edge(excess[index], blocks, last) if last < len(blocks) else excess.shape[1]
             other_excess = np.concatenate([excess[index, :begin], excess[index, end:]])
             part_excess = phase_excess[index, begin:end]
-            # Only the increase counts: a rank may have an excess in the rest of the run, too.
+            # The rank may have an excess in the rest of the run, too: only the difference is the part's cost.
             increase = float(np.median(part_excess.sum(axis=1)) - np.median(other_excess))
             share = float(increase * (end - begin) / total.mean(axis=0).sum())
             if share >= MIN_SHARE and np.median(other_excess) < increase / 4:
@@ -168,8 +168,8 @@ def _split(values: Reals) -> int:
 
 
 def _rare(ranks: Sequence[int], own: Reals, times: Reals) -> Iterator[PartialCost]:
-    """Yield the cost of rare long iterations, if there are any. They are found by the ranks' own work: a wait for a
-    slow rank may be in a later iteration."""
+    """Yield the cost of rare long iterations, if there are any. The ranks' own work shows these iterations: other
+    ranks may wait for a slow rank only in a later iteration."""
     work = _with_network(own, times)
     count = work.shape[1]
     excess = work - _medians_around(work)
@@ -213,8 +213,8 @@ def _runs_of_true(flags: Flags) -> Iterator[tuple[int, int]]:
 def _regular(events: Sequence[tuple[int, int]], costs: Reals) -> tuple[int, list[tuple[int, int]]]:
     """Return the period of the events, and the events that have it; 0 and all events if there is no period.
 
-    Events below half of the highest cost may be outside of the period if together they cost little: other work causes
-    them.
+    Events that cost less than half of the most costly one are ignored if together they cost little: other work on the
+    machine causes them.
     """
     is_costly = costs >= COSTLY * costs.max()
     begins = np.array([first for first, _ in events])[is_costly]
@@ -262,7 +262,7 @@ def _part_costs(
 ) -> Iterator[PartialCost]:
     """Yield the cost of a part of the run, if it is large enough: `inside` are its iterations, `outside` usual ones.
 
-    All iterations longer than usual count for the cost: in a decay, most are between the parts `outside` and `inside`.
+    Iterations longer than usual count, not only those `inside`: in a decay, most lie between `outside` and `inside`.
     """
     work = _with_network(own, times)
     totals = times.sum(axis=2)

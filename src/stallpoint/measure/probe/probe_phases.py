@@ -12,7 +12,7 @@ waiting for messages   a collective is waited for in the middle of another phase
 update                 ``backward`` returns                                               ``update``
 =====================  =================================================================  ========================
 
-The times of all phases add up to the iteration's. A phase may occur several times (if gradients are accumulated).
+The phases' times add up to the iteration's time. A phase may occur several times (if gradients are accumulated).
 """
 
 from __future__ import annotations

@@ -70,13 +70,13 @@ def run_in(folder: Path) -> RankRun:
 
 
 def run_of(records: RankRecords) -> RankRun:
-    """Return the run of a rank from its `records`; they have no states, and no time of the begin."""
+    """Return the run of a rank from its `records`, which do not say when it began, and hold no states."""
     iterations, layers = (records.tables[table.name] for table in (ITERATIONS, LAYERS))
     return _run(records.probe, [iterations.select(_ITERATION_COLUMNS)], [layers.select(_LAYER_COLUMNS)], [], None)
 
 
 def last_run(folder: Path, rank: int) -> RankRun | None:
-    """Return a rank's latest run below `folder`; None without one."""
+    """Return a rank's latest run below `folder`; None without any run."""
     found = probe_files.recordings(folder, rank)
     return run_in(found[-1]) if found else None
 
@@ -91,7 +91,7 @@ def _run(
     parts = [ITERATIONS_EMPTY, *iterations]
     rows = pa.concat_tables([part.select(_ITERATION_COLUMNS) for part in parts])
     rows = rows.filter(np.logical_not(rows["warmup"].to_numpy()))
-    if len(rows) and rows["iteration"][0].as_py() == 0:  # a study marks its warm-up only later
+    if len(rows) and rows["iteration"][0].as_py() == 0:  # a study's records do not mark the warm-up yet
         rows = rows.slice(1)
     steps = rows["iteration"].to_numpy()
     phases = np.stack([rows[phase].to_numpy() for phase in PHASES], axis=1) if len(rows) else np.empty((0, 6))
@@ -121,8 +121,8 @@ ITERATIONS_EMPTY = probe_files.script_table(ITERATIONS).schema.empty_table()
 
 
 def _entering(table: pa.Table) -> dict[int, float]:
-    """Return for each iteration the time from complete gradients until the rank entered their collectives, s, from rows
-    of `LAYERS`."""
+    """Return for each iteration the time that the rank took to enter collectives whose gradients were complete, s.
+    `table` has rows of `LAYERS`."""
     rows = table.filter(table["bucket"].to_numpy() >= 0)
     if not len(rows):
         return {}

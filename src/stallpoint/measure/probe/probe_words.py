@@ -57,7 +57,7 @@ ADVICE_FOR_PART = {
 
 
 def summary(folder: Path, workers: int) -> list[str]:
-    """Return the summary of the workers' last recording below `folder`; nothing if it is too short."""
+    """Return the summary of the workers' last recording below `folder`; no lines if it is too short."""
     found = wait_and_diagnose(folder, workers)
     return lines(found) if found else []
 
@@ -78,7 +78,7 @@ def headline(found: Diagnosis) -> str:
 
 
 def texts(found: Diagnosis) -> dict[str, str]:
-    """Return the lines of a summary below its head, by label, without empty ones."""
+    """Return the lines of a summary below its head, each by its label; empty lines are left out."""
     part = found.main
     others = [_part_in_words(found, one) for one in found.parts if one is not part]
     if part:

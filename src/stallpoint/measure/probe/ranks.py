@@ -19,7 +19,7 @@ LAUNCHERS = (
     ("RANK", "WORLD_SIZE"),  # set by torchrun, accelerate and stallpoint
     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
     ("PMI_RANK", "PMI_SIZE"),
-    ("SLURM_PROCID", "SLURM_NTASKS"),  # Slurm's come last: if srun starts mpirun, they describe mpirun's process
+    ("SLURM_PROCID", "SLURM_NTASKS"),  # Slurm's variables come last: if srun starts mpirun, they describe mpirun
 )
 """Variables in which launchers give a process its rank and the number of ranks."""
 

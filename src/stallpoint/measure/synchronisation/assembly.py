@@ -50,7 +50,7 @@ def communicating(preset: Preset, worker: Worker) -> WorkerPart:
 def replicas(preset: Preset, worker: Worker) -> WorkerPart:
     """Return the synchronisation of a worker in data parallelism, where each has all layers and sums gradients."""
     if preset.backend == "ddp":
-        from stallpoint.measure.synchronisation.ddp import DataParallel  # a late import, as it takes long
+        from stallpoint.measure.synchronisation.ddp import DataParallel  # imported only here, as the import takes long
 
         return DataParallel.begin(preset, worker)
     device, layers = worker.device, worker.layers
@@ -119,8 +119,8 @@ class Fusion:
 def calibrated(seconds: Callable[[int], float], largest: int) -> tuple[float, float]:
     """Return α in s and β in s/B, such that a message of m bytes takes α + β·m. `seconds` times a message of m bytes.
 
-    The time of a small message is nearly all latency. A larger one grows by factors of 4 until it takes `LATENCIES`
-    times as long, or has `largest` bytes.
+    The time of a small message is nearly all latency. The size of another message is multiplied by 4 until the
+    message takes `LATENCIES` times as long, or has `largest` bytes.
     """
     size = first = min(constants.LATENCY_BYTES, largest)
     first_time = last_time = seconds(first)
@@ -132,7 +132,7 @@ def calibrated(seconds: Callable[[int], float], largest: int) -> tuple[float, fl
 
 
 def _seconds(world: World, reducer: Reducer, values: torch.Tensor) -> float:
-    """Return the median time of a few messages with `values`, s; that of rank 0 on all ranks."""
+    """Return the median time of a few messages with `values`, s. All ranks return rank 0's median."""
     synchronize(values.device)  # the stream of communication does not wait for the stream that writes `values`
     times, stream = [], stream_for(values.device)
     for _ in range(1 + constants.CALIBRATION_SAMPLES):

@@ -63,9 +63,9 @@ class Averaging(LocalUpdates):
 
 
 class OuterOptimiser:
-    """Outer optimiser of weight averaging: SGD with Nesterov momentum, whose gradient is `start` minus the mean.
+    """Outer optimiser of weight averaging: SGD with Nesterov momentum (Douillard et al. 2023, algorithm 1).
 
-    Douillard et al. (2023), algorithm 1. With step size 1 and no momentum, a step is plain averaging.
+    The gradient is the last outer weights minus the workers' mean. Step size 1 without momentum is plain averaging.
     """
 
     def __init__(self, start: torch.Tensor, step: float, momentum: float) -> None:
@@ -83,8 +83,8 @@ class OuterOptimiser:
 
 
 class Gossip(LocalUpdates):
-    """Decentralised averaging of each worker's weights with those of its two neighbours in a ring (Lian et al. 2017),
-    every `period` iterations, each with weight 1/3 (1/2 if there are two workers)."""
+    """Decentralised averaging in a ring (Lian et al. 2017): every `period` iterations each worker takes the mean of its
+    own weights and those of its two neighbours. With two workers, each has one neighbour."""
 
     @classmethod
     def begin(cls, preset: Preset, worker: Worker) -> WorkerPart:

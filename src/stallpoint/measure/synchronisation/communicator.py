@@ -119,6 +119,6 @@ def communicator(backend: str, scheme: str, segment_bytes: int, world: World, de
     if backend.startswith("mpi"):
         host, fresh = MpiCommunicator(world.comm, scheme, segment_bytes), backend == "mpi-copied"
         return ThroughHost(host, fresh=fresh) if fresh or device.type == "cuda" else host
-    from stallpoint.measure.synchronisation.torch_distributed import TorchCommunicator  # a late import
+    from stallpoint.measure.synchronisation.torch_distributed import TorchCommunicator  # imported only if needed
 
     return TorchCommunicator(world, device)

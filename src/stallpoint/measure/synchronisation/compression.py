@@ -51,7 +51,7 @@ class Float(Codec):
 
     @override
     def encode(self, values: torch.Tensor, out: torch.Tensor) -> None:
-        """Encode by rounding to the nearest."""
+        """Encode by rounding each value to the nearest number of the type."""
         out.view(self._dtype)[: len(values)].copy_(values)
 
     @override
@@ -64,12 +64,12 @@ class Scaled(Codec):
 
     @override
     def size(self, values: int) -> int:
-        """Return the bytes of `values` encoded values: 4 for the scale, then one for each."""
+        """Return the bytes of `values` encoded values: 4 for the scale, then one for each value."""
         return 4 + _padded(values)
 
     @override
     def encode(self, values: torch.Tensor, out: torch.Tensor) -> None:
-        """Encode by rounding to the nearest."""
+        """Encode the scale, then each value divided by it and rounded to the nearest integer."""
         scale = out[:4].view(torch.float32)
         scale.copy_(values.abs().max() / 127 if len(values) else torch.zeros(1))
         scale.clamp_(min=torch.finfo(torch.float32).tiny)  # a denormal scale would have too few digits
@@ -134,7 +134,7 @@ class Largest:
         self._velocities, self._before = (torch.zeros(values if momentum else 0, device=device) for _ in range(2))
 
     def share(self, step: int) -> float:
-        """Return the share of the values that is sent in a step, counted from 0."""
+        """Return the share of the values that is sent in a `step`; steps are counted from 0."""
         return float(self._share ** min(1.0, (step + 1) / (self._warmup + 1)))
 
     def sum(self, values: torch.Tensor, offset: int) -> int:

@@ -72,11 +72,11 @@ class DataParallel(Synchronisation):
 
     @override
     def ready(self, layer: int) -> None:
-        """Note the time, as `layer` may be the last one."""
+        """Note the time, as the gradients of `layer` may be the last."""
         self._last_ready = self._clock.mark()
 
     def _waiting_for_bucket(self, begins: bool) -> None:
-        """Note that a wait for a bucket in the backward pass `begins` or ends. Back-propagation may end with it."""
+        """Note that a wait for a bucket in the backward pass `begins` or ends. Back-propagation may end just then."""
         self._waiting(begins)
         self._last_ready = self._clock.mark()
 
@@ -128,7 +128,7 @@ def _powersgd(
     state = powersgd.PowerSGDState(None, matrix_approximation_rank=rank, start_powerSGD_iter=_POWERSGD_BEGINS)
 
     def bytes_of(weights: torch.Tensor) -> int:
-        """Return the bytes sent for a parameter: those of two factors if PowerSGD compresses it, else all."""
+        """Return the bytes sent for a parameter: two factors' bytes if PowerSGD compresses it, else the parameter's."""
         values = weights.numel()
         if weights.ndim > 1 and state.iter > _POWERSGD_BEGINS:
             factors = rank * (len(weights) + values // len(weights))

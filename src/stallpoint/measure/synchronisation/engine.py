@@ -158,7 +158,7 @@ class Sum:
 
 
 class EmptyMessages:
-    """Exchange that sums a single value instead of the gradients. It shows what sending their bytes costs."""
+    """Exchange that sums a single value instead of the gradients, to show what messages cost without gradients."""
 
     updates = False
 

@@ -54,7 +54,7 @@ class Exchanging(Synchronisation):
     @contextmanager
     @override
     def consensus(self) -> Iterator[None]:
-        """Give the network the trained weights, equal on all ranks, within the block; restore its own afterwards."""
+        """Give the network the trained weights, equal on all ranks, within the block; then restore its own weights."""
         weights = self._flat.weights()
         self._flat.write(self._trained())
         try:

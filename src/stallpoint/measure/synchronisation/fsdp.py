@@ -85,7 +85,7 @@ class FullySharded(Synchronisation):
 
     def start(self, sharded_layers: Sequence[Layer], waiting: Callable[[bool], None]) -> None:
         """Begin to time the sharded network's layers; `waiting` is called when a wait begins and ends."""
-        from stallpoint.measure.training.shard_timing import ShardTiming  # this module needs PyTorch 2.9
+        from stallpoint.measure.training.shard_timing import ShardTiming  # `shard_timing` needs PyTorch 2.9
 
         self._timing = ShardTiming(
             self.network, sharded_layers, self._clock.mark, waiting, self._device, asynchronous=True, summed=True
@@ -168,8 +168,8 @@ class FullySharded(Synchronisation):
         modules: list[FSDPModule] = [module for module in wrapped if isinstance(module, FSDPModule)]
         for index, module in enumerate(modules):
             module.set_modules_to_forward_prefetch(modules[index + 1 : index + 1 + count])
-            # `[module]` means that no block is gathered in advance, as this block is gathered already. An empty list
-            # would mean FSDP2's default: gather the previous block in advance.
+            # To gather no block in advance, the list names this block itself, which is gathered already.
+            # With an empty list FSDP2 would gather the previous block in advance, by default.
             module.set_modules_to_backward_prefetch(modules[max(0, index - count) : index][::-1] or [module])
 
     @torch.no_grad()

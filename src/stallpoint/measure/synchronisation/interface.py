@@ -83,8 +83,8 @@ class Synchronisation(Protocol):
         return loss
 
     def passes(self, run: Passes, inputs: torch.Tensor, labels: torch.Tensor) -> tuple[list[torch.Tensor], list[Ends]]:
-        """Do the passes of each part of a mini-batch; return the parts' losses, and the ends of their passes. The timer
-        does not yet know of the last part's passes."""
+        """Do the passes of each part of a mini-batch; return the parts' losses, and the ends of their passes. The
+        caller then reports the ends of the last part to the timer."""
         *earlier, last = run.divided(inputs, labels)
         workers = 1 if self.local_updates else run.workers
         losses, passes = [], []
@@ -122,7 +122,7 @@ class Synchronisation(Protocol):
         return now
 
     def finish(self) -> None:
-        """Wait until the gradients of all layers are summed (if `updates`: until weights are updated).
+        """Wait until the gradients of all layers are summed; with `updates`, until the weights are updated.
 
         Raises the errors of a communication thread.
         """

@@ -18,8 +18,8 @@ Segment: TypeAlias = npt.NDArray[np.float32]
 class MpiCommunicator:
     """Collectives of tensors in the host's memory by MPI.
 
-    `scheme` is a preset's reduction scheme. The library has some schemes (see `mpi_parameters`); this class makes the
-    others of the library's calls. A call of a reduction gets at most `segment_bytes` bytes, or all if this is 0.
+    `scheme` is a preset's reduction scheme: one of the library's (see `mpi_parameters`), or one that this class makes
+    of the library's calls. A reduction takes one call for each `segment_bytes` bytes; 0 means one call for all.
     """
 
     def __init__(self, comm: MPI.Intracomm, scheme: str, segment_bytes: int) -> None:

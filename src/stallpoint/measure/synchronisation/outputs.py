@@ -67,7 +67,7 @@ class SplitLayers(Synchronisation):
         waiting: Callable[[bool], None],
     ) -> None:
         self._clock, self._waiting = clock, waiting
-        # Separate from the communicator of the gradients: a communication thread may send gradients at the same time.
+        # Gradients have another communicator: a communication thread may send them at the same time.
         self._comm = world.comm.Dup()
         own = World(self._comm, world.rank, world.size)
         self._communicates = communicator(preset.backend, preset.scheme, 0, own, device)
@@ -130,7 +130,7 @@ class SplitLayers(Synchronisation):
 
     @override
     def learn(self, gradient_ready: Sequence[float | None]) -> None:
-        """Pass the times on to the synchronisation of the layers that all ranks have."""
+        """Pass `gradient_ready` on to the synchronisation of the layers that all ranks have."""
         self._others.learn(gradient_ready)
 
     @override
@@ -141,7 +141,7 @@ class SplitLayers(Synchronisation):
 
     @override
     def close(self, *, wait: bool) -> None:
-        """Close the synchronisation of the other layers; with `wait`, called on all ranks, free the communicator."""
+        """Close the synchronisation of the unsplit layers. With `wait`, called on all ranks, free the communicator."""
         self._others.close(wait=wait)
         if wait:
             self._comm.Free()
@@ -180,8 +180,8 @@ class SplitLayers(Synchronisation):
         return received
 
     def reduce_scatter(self, layer: int, parts: torch.Tensor) -> torch.Tensor:
-        """Return this rank's part of the gradient of a layer's input. Each rank has gradients `parts` [ranks, ...] of
-        all parts; those of one part are summed over the ranks."""
+        """Return this rank's part of the gradient of a layer's input. Each rank has a gradient of every rank's
+        part, `parts` [ranks, ...]. The gradients of each part are summed over the ranks."""
         received = parts.new_empty(parts.shape[1:])
         self._exchange(layer, lambda: self._communicates.reduce_scatter(received, parts.contiguous()), backward=True)
         return received

@@ -39,7 +39,7 @@ _KINDS = (torch.float32, torch.int64)
 
 
 class Stage(Synchronisation):
-    """Synchronisation of a pipeline, with this rank's stage of the network; stages begin at `Worker.division`."""
+    """Synchronisation of a pipeline, with this rank's stage of the network. `Worker.division` is where stages begin."""
 
     @classmethod
     def begin(cls, preset: Preset, worker: Worker) -> WorkerPart:
@@ -139,7 +139,7 @@ class Stage(Synchronisation):
         self._thread.shutdown(wait=wait, cancel_futures=True)
 
     def _send(self, rank: int, tensors: Sequence[torch.Tensor], value: float) -> None:
-        """Let the communication thread send `tensors` and a value, while this rank computes."""
+        """Let the communication thread send `tensors` and the number `value` to `rank`, while this rank computes."""
         arrays = [tensor.cpu().contiguous().numpy() for tensor in tensors]
         header = np.zeros(1 + len(arrays) * (1 + _MAX_DIMENSIONS))
         header[0] = value

@@ -14,7 +14,7 @@ _SITES = {name: os.environ.get(name, "") for name in (GLOO, NCCL)}
 
 
 class _Rank(NamedTuple):
-    """Address of a rank for the other ranks. Without a common network, `host` is its host name, the rest is empty."""
+    """Address of a rank for the other ranks. Without a common network, only `host` is set, to a host name."""
 
     interface: str
     host: str

@@ -71,7 +71,7 @@ class Servers:
                 connection.sendall(header)
                 if ask in HAS_VALUES:
                     connection.sendall(as_bytes(values[part]))
-        for server, part in self._own:  # these come last: an answer may take until other workers send
+        for server, part in self._own:  # servers in this process come last: `answer` may wait for other workers
             own_answer = server.answer(self._worker, ask, values[part], step)
             if own_answer is not None:
                 answer[part] = own_answer
@@ -82,7 +82,7 @@ class Servers:
         return answer
 
     def send_half(self, ask: Ask, values: Values) -> None:
-        """Send half of a request to each remote server, then leave all servers. So does a worker that is killed."""
+        """Send half of a request to each remote server, then leave all servers, like a worker that is killed."""
         for _, connection, of_server in self._others:
             half = slice(of_server.start, (of_server.start + of_server.stop) // 2)
             connection.sendall(bytes([ask]) + bytes(STEP_BYTES) + as_bytes(values[half]))
@@ -164,7 +164,7 @@ class Served(Exchanging):
     def _settle(self) -> None:
         """Wait until all requests of workers have arrived at the servers."""
         if not self._is_lost:
-            self._servers.ask(Ask.LOOK)  # servers answer it after this worker's earlier requests
+            self._servers.ask(Ask.LOOK)  # a server answers after it has read this worker's earlier requests
         self._world.comm.Barrier()
 
     @property
@@ -174,12 +174,12 @@ class Served(Exchanging):
 
     @property
     def _is_lost(self) -> bool:
-        """Whether this worker has left the servers for good: a preset may lose the last of several workers."""
+        """Whether this worker has left the servers for good, as a preset may want of the last of several workers."""
         world, after = self._world, self._iterations_before_loss
         return bool(after) and 0 < world.rank == world.size - 1 and self._iterations >= after
 
     def _exchanged(self, asks: Callable[[], int]) -> None:
-        """Time the exchange `asks`. It returns how many times this rank sent a value for every weight."""
+        """Time the exchange `asks`, which returns how many times this rank sent one value for each weight."""
         self._exchange(lambda: 4 * self._flat.values * asks())
 
 
@@ -195,8 +195,8 @@ def _rules(preset: Preset, workers: int) -> Rules:
 
 
 class Asynchronous(Served):
-    """Asynchronous SGD: a worker sends gradients, and waits until the servers return weights. `server.Rules` say when:
-    at once (fully asynchronous), softly synchronised, or with bounded staleness."""
+    """Asynchronous SGD: a worker sends gradients, and waits until the servers return weights. `server.Rules` say how
+    many gradients make an update, and how far a worker may be ahead of the slowest worker before it has to wait."""
 
     updates = True
 
@@ -267,7 +267,7 @@ class Downpour(Served):
 
     def _talk(self, pushes: bool, pulls: bool) -> int:
         if pushes:
-            step = self._iterations - 1  # steps count from 0, and `_iterations` includes this one
+            step = self._iterations - 1  # steps count from 0; `_iterations` already includes this iteration
             self._servers.ask(Ask.PUSH, self._accrued / self._world.size, step)
             self._accrued.zero_()
         if pulls:

@@ -94,7 +94,7 @@ class Server:
         """Stop listening; with `wait`, serve connected workers until they leave."""
         if self._listener:
             with suppress(OSError):  # some systems refuse to shut down a listening socket
-                self._listener.shutdown(socket.SHUT_RDWR)  # ends `accept` in the other thread; `close` would not
+                self._listener.shutdown(socket.SHUT_RDWR)  # ends `accept` in its thread; `close` alone would not
             self._listener.close()
         for thread in self._threads if wait else ():
             thread.join()
@@ -164,7 +164,7 @@ class Server:
             self._changed.notify_all()
 
     def _collect(self, worker: int, gradient: Values, step: int) -> None:
-        """Add a gradient. Update once there are enough, with the step size of `step`, the last gradient's step."""
+        """Add a gradient. Once there are enough, update the weights, with the step size of this gradient's `step`."""
         self._sum += gradient
         self._collected.append((worker, self._pulled[worker]))
         if len(self._collected) < self._rules.gradients_per_update:

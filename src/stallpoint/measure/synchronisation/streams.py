@@ -15,7 +15,7 @@ class Stream(Protocol):
     """Interface of communication streams. The host need not wait: on the device, streams wait for one another."""
 
     def note(self) -> Mark:
-        """Return a mark in the computation's stream: here the gradients computed so far are written."""
+        """Return a mark in the computation's stream, at which the gradients computed so far are written."""
 
     def entered(self) -> AbstractContextManager[object]:
         """Queue the work of the block in this stream."""

@@ -36,7 +36,7 @@ class TorchCommunicator:
             dist.destroy_process_group()
         self.ranks, self.rank = world.size, world.rank
         name, address = interface(world)
-        os.environ[GLOO] = name  # an earlier visit may have set another value
+        os.environ[GLOO] = name  # an earlier visit may have set this variable to another value
         dist.init_process_group(
             backend, store=_store(world, address), rank=world.rank, world_size=world.size, timeout=_PATIENCE
         )

@@ -88,7 +88,7 @@ class ShardedOptimiser(DataParallel):
 
     @override
     def gathered(self) -> Mapping[int, Sequence[Gathered]]:
-        """Return the all-gather after the update, the same for each layer."""
+        """Return by layer the all-gather after the update; one all-gather serves all layers."""
         gather = Gathered(False, *map(self._clock.seconds, self._gather)) if self._gather else None
         return {layer: [gather] for layer, entry in enumerate(self._layers) if entry.parameters} if gather else {}
 

@@ -18,4 +18,4 @@ def keep_freed() -> None:
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt:
         mallopt(_M_MMAP_MAX, 0)
-        mallopt(_M_TRIM_THRESHOLD, -1)  # as an unsigned number, -1 means never
+        mallopt(_M_TRIM_THRESHOLD, -1)  # -1 is the largest unsigned number: no memory is returned

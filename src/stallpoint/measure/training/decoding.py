@@ -45,7 +45,7 @@ class Decoder(Protocol):
 
 
 def decoder(samples: SampleSet, inputs: Inputs) -> Decoder:
-    """Return the decoder that makes a network's `inputs` from a storage's samples; `InputError` if kinds differ."""
+    """Return the decoder of a storage's samples to a network's `inputs`; `InputError` if their kinds are different."""
     if isinstance(inputs, Images) and isinstance(samples, ImageSet):
         return ImageDecoder(samples, inputs)
     if isinstance(inputs, Tokens) and isinstance(samples, TokenSequences):
@@ -68,7 +68,7 @@ class ImageDecoder:
             )
 
     def buffers(self, batch: int) -> Buffers:
-        """Return float32 [b, channels, size, size] and int64 [b]."""
+        """Return buffers for images, float32 [b, channels, size, size], and their classes, int64 [b]."""
         return Buffers(np.empty((batch, self._channels, self._size, self._size), np.float32), np.empty(batch, np.int64))
 
     def decode(self, index: int, data: bytes, buffers: Buffers, row: int) -> None:
@@ -114,7 +114,7 @@ class TokenDecoder:
         self._sequences, self._takes = sequences, takes
 
     def buffers(self, batch: int) -> Buffers:
-        """Return inputs and labels, int64 [b, length] each."""
+        """Return buffers for inputs and for labels, each int64 [b, length]."""
         shape = batch, self._takes.length
         return Buffers(np.empty(shape, np.int64), np.empty(shape, np.int64))
 

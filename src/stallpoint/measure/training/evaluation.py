@@ -5,7 +5,7 @@ Loss and accuracy are computed on validation samples, which are divided among al
 The sharpness of the minimum at the end of a run is metric 2.1 of Keskar et al. (ICLR 2017, "On Large-Batch Training for
 Deep Learning") over all weights: the largest loss in a small box around the weights. The authors search the box by ten
 iterations of L-BFGS-B. Here ten steps go half the box's radius along the signs of the gradient. They find as large a
-loss (LeNet: 104.6 and 104.1 %) in 0.4 of the time, and keep 3 numbers for each weight, SciPy's L-BFGS-B 25.
+loss as SciPy's L-BFGS-B (LeNet: 104.6 and 104.1 %) in 0.4 of its time, with 3 numbers for each weight instead of 25.
 
 A checkpoint is the state from which an interrupted run continues, in one file that is complete or absent. The file
 begins with the SHA-256 of the rest, and names its cell. Rank 0 writes and reads it.

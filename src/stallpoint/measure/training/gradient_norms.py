@@ -25,7 +25,7 @@ class GradientNorms:
 
     @staticmethod
     def known(preset: Preset, ranks: int) -> bool:
-        """Return whether the norms can be computed: several workers get the exact sum, and update the weights."""
+        """Return whether norms can be computed: several workers sum gradients exactly and update weights themselves."""
         return ranks > 1 and preset.communicates and preset.exact and not preset.strategy.updates_on_server
 
     def ready(self, layer: int) -> None:
@@ -41,7 +41,7 @@ class GradientNorms:
     def take(self) -> tuple[float, float]:
         """Return the mean of the workers' squared gradient norms, and the squared norm of their mean gradient.
 
-        Called on all ranks. A worker's gradient is scaled back, as its loss was divided by the number of workers.
+        Called on all ranks. A worker's gradient is multiplied by the number of workers, by which its loss was divided.
         """
         ranks = self._world.size
         own = self._world.comm.allreduce(self._own.item()) * ranks**2 / ranks

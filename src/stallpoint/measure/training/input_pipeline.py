@@ -43,7 +43,7 @@ class ReadOrder(Protocol):
     """Interface of orders in which a worker reads samples."""
 
     def indices(self, iteration: int) -> list[int]:
-        """Return the indices of the worker's samples in an iteration, counted from 0: at most those of a mini-batch."""
+        """Return the indices of a worker's samples in an iteration, at most a mini-batch; iterations count from 0."""
 
 
 class SampleOrder:
@@ -62,7 +62,7 @@ class SampleOrder:
         return np.random.default_rng([self._seed, epoch]).permutation(self._samples)
 
     def indices(self, iteration: int) -> list[int]:
-        """Return the indices of this worker's samples in an iteration (from 0)."""
+        """Return the indices of this worker's samples in an iteration; iterations count from 0."""
         first = (iteration * self._ranks + self._rank) * self._batch
         positions = (divmod(position, self._samples) for position in range(first, first + self._batch))
         return [int(self._permutation(epoch)[offset]) for epoch, offset in positions]

@@ -229,7 +229,7 @@ class LayerTimer:
     def _add(self, sums: list[float], owners: Sequence[int], marks: Sequence[float]) -> None:
         """Add to each layer's seconds the time from each of its marks to the next mark."""
         for owner, (begin, end) in zip(owners, pairwise(marks), strict=True):
-            if owner < len(sums):  # the number of layers stands for no owner
+            if owner < len(sums):  # time without an owner has the number of layers as `owner`
                 sums[owner] += end - begin
 
     def _follow_calls(self, index: int, module: nn.Module) -> None:
@@ -264,7 +264,7 @@ class LayerTimer:
                 add_mark(now())
             return outputs
 
-        replaced = "forward" in vars(module)  # if so, `remove` restores it; else the class has `forward`
+        replaced = "forward" in vars(module)  # if so, `remove` sets this `forward` again; else it uncovers the class's
         module.forward = timed
         self._undo.append(lambda: setattr(module, "forward", forward) if replaced else delattr(module, "forward"))
 
@@ -327,7 +327,7 @@ class LayerTimer:
 
 
 def _earlier(first: float | None, second: float | None) -> float | None:
-    """Return the earlier of two times, or the one that is not None; None if both are."""
+    """Return the earlier of two times. If one is None, return the other; if both are None, return None."""
     return min((time for time in (first, second) if time is not None), default=None)
 
 
@@ -408,7 +408,7 @@ def timing_cost(device: torch.device) -> float:
 
 
 class Instrumentation:
-    """Collector of evidence that a job's times of layers are accurate: their cost, and whether they add up."""
+    """Collector of evidence that a job's times of layers are accurate: their sums, and the cost of timing."""
 
     def __init__(self) -> None:
         self._closures: dict[str, list[float]] = {"forward": [], "backward": []}
@@ -417,7 +417,7 @@ class Instrumentation:
         self._layers = 0
 
     def add(self, phases: Mapping[str, float], of_layers: Mapping[str, Sequence[Any]], marks: int) -> None:
-        """Add an iteration: columns of `tables.ITERATIONS` and `tables.LAYERS`, and `LayerTimes.marks`."""
+        """Add an iteration by its columns of `tables.ITERATIONS` and of `tables.LAYERS`, and its number of `marks`."""
         for phase, closures in self._closures.items():
             closures.append(sum(of_layers[phase]) / phases[phase])
         self._marks.append(marks)

@@ -89,7 +89,7 @@ class RecipeOptimiser(Stepwise):
         if recipe.optimiser == "lars" and layerwise:
             scale = recipe.trust * _ratio(weights.norm(), gradient.norm() + decay * weights.norm()).item()
         gradient = gradient + decay * weights
-        if recipe.optimiser == "lars":  # LARS accumulates steps, the others gradients (You et al. 2017, algorithm 1)
+        if recipe.optimiser == "lars":  # LARS's momentum adds up steps, not gradients (You et al. 2017, algorithm 1)
             weights.sub_(mean.mul_(recipe.momentum).add_(size * scale * gradient))
         elif recipe.optimiser == "sgd":
             weights.sub_(size * gradient)
@@ -124,7 +124,7 @@ def _ratio(norm: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
     return torch.where((norm > 0) & (other > 0), norm / other, torch.ones_like(norm))
 
 
-# Caffe's values for AlexNet.
+# Momentum and weight decay by which Caffe trains AlexNet.
 MOMENTUM = 0.9
 WEIGHT_DECAY = 0.0005
 
@@ -136,7 +136,7 @@ class Optimiser(Protocol):
         """Set the number of the next step, counted from 0. Without any call, every step is step 0."""
 
     def step_size(self, step: int) -> float:
-        """Return the size of a step, counted from 0."""
+        """Return the step size of a `step`; steps are counted from 0."""
 
     @property
     def state(self) -> Iterable[torch.Tensor]:

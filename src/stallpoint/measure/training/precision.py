@@ -28,7 +28,7 @@ def forward_context(precision: str, device: torch.device) -> torch.autocast:
     """Return the context of a forward pass: with ``bf16`` or ``fp16``, matrix products are in this precision. Weights
     and gradients stay in float32."""
     kind = NUMBERS[precision]
-    half = kind if kind.itemsize == 2 else torch.bfloat16  # a disabled autocast, too, needs a type of 16 bits
+    half = kind if kind.itemsize == 2 else torch.bfloat16  # even a disabled autocast needs a 16-bit type
     return torch.autocast(device.type, dtype=half, enabled=kind.itemsize == 2)
 
 

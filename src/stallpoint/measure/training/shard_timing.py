@@ -65,7 +65,7 @@ class ShardTiming:
         self._waiting = waiting
         groups = [module for module in network.modules() if isinstance(module, FSDPModule)]
         group_of: dict[int, int] = {}  # the innermost group of each module; keys are the modules' ids
-        for group, module in enumerate(groups):  # inner modules come later and overwrite outer ones
+        for group, module in enumerate(groups):  # an inner group comes after its outer group, and replaces it
             group_of.update({id(inside): group for inside in cast(nn.Module, module).modules()})
         self._groups: list[list[int]] = [[] for _ in groups]
         for index, layer in enumerate(layers):
@@ -153,7 +153,7 @@ class ShardTiming:
 
     @contextmanager
     def _blocking(self, *, overlap: bool = False) -> Iterator[None]:
-        """Mark a block as a wait of the computing thread. It is no wait on a device with streams, or with `overlap`."""
+        """Mark a block as a wait of the computing thread; with `overlap` or on a device with streams, nothing waits."""
         waits = not (overlap or self._has_streams)
         if waits:
             self._waiting(True)

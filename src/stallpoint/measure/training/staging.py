@@ -116,13 +116,13 @@ class Staging:
         except OSError as error:
             message = f"storage {cell.storage}: staging to {cell.stage_to}: {error.filename}: {reason(error)}"
             return CannotRun(message) if error.errno in _FULL else Unavailable(message)
-        except Exception as error:  # is returned, so that every visit that needs the copy raises it
+        except Exception as error:  # the error is returned, so that every visit that needs the copy raises it
             return CannotRun(f"storage {cell.storage}: staging to {cell.stage_to}: {type(error).__name__}: {error}")
 
     def _on_this_node(self, cell: TrainCell | StorageCell) -> StagedCopy:
         begin = time.perf_counter()
         source = Path(cell.storage_path)
-        sample_set = Storage(cell.storage, source, cell.storage_format).open()  # raises an error if the format is wrong
+        sample_set = Storage(cell.storage, source, cell.storage_format).open()  # fails if files have another format
         samples, server = sample_set.samples, sample_set.server
         sample_set.close()
         if server:
