@@ -1,7 +1,7 @@
 """Constants of measurements, set by hand, each with its reason. Sizes that depend on the machine are derived from them.
 
 `benchmarks/sensitivity.py` shows how half and twice each constant change the results. Thresholds by which records are
-judged are not here, but beside their rules (`stallpoint.records.disturbances`, models).
+judged are not here, but beside their rules (in `stallpoint.records.disturbances` and in the models).
 """
 
 from __future__ import annotations

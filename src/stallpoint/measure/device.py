@@ -25,7 +25,7 @@ def device_of(cell: Cell) -> torch.device:
 
 
 def has_streams(device: torch.device) -> bool:
-    """Return whether `device` has streams: there a call only queues work, on a CPU it also does the work."""
+    """Return whether `device` has streams. With streams, a call only queues work; on a CPU, a call also does it."""
     return device.type != "cpu"
 
 
@@ -37,7 +37,7 @@ def synchronize(device: torch.device) -> None:
 
 @contextmanager
 def in_stream(stream: torch.Stream | None) -> Iterator[None]:
-    """Queue this thread's work within the block in `stream`, or in the current stream if None.
+    """Queue this thread's work within the block in `stream`, or in the current stream if `stream` is None.
 
     (`torch.Stream` is a context manager itself since PyTorch 2.7.)
     """

@@ -85,7 +85,7 @@ def _in_own_session(step: Callable[[], None]) -> bool:
     try:
         if child := os.fork():
             return os.waitpid(child, 0)[1] == 0
-    except OSError:  # the fork failed, or how the child ended is unknown
+    except OSError:  # no child could be forked, or its exit status is unknown
         return False
     with suppress(BaseException):
         signal.alarm(_PATIENCE)  # the child may wait forever for a lock: threads that hold locks are not forked

@@ -116,7 +116,7 @@ class _RankVisit:
 
     def run(self, measure: Measure) -> None:
         """Measure, agree with the other ranks on the end of the visit, and write."""
-        agreement = self.world.comm.Dup()  # a communicator of its own: other ranks may still measure with the world's
+        agreement = self.world.comm.Dup()  # a second communicator, as other ranks may still measure with the first
         with Interruption(self._save_rows) as interruption:
             rows: dict[str, bytes] = {}
             problem = _attempt(lambda: rows.update(self._rows(measure)))
@@ -129,7 +129,7 @@ class _RankVisit:
             with interruption.signals_delayed():
                 problem = _attempt(lambda: self._write(parts)) if self.world.rank == 0 else None
             self._has_problem(agreement.allgather(problem))
-        agreement.Free()  # processes make many visits, and some libraries have only 2,000 communicators
+        agreement.Free()  # some libraries have only 2,000 communicators, which many visits would use up
 
     def _rows(self, measure: Measure) -> dict[str, bytes]:
         """Measure the cell, and return this rank's rows of each table as bytes."""
@@ -148,7 +148,7 @@ class _RankVisit:
         self.recorder.add(ENVIRONMENTS, **environment.describe(self.cell, self.world, node_limit))
         if slurm_job:
             self.recorder.add(SLURM_JOBS, **slurm_job)
-        self.recorder.arrow(ENVIRONMENTS)  # loads pandas now; an interruption would leave no time to load it
+        self.recorder.arrow(ENVIRONMENTS)  # this loads pandas, for which an interruption would leave no time
         cell = self.prepare(self.cell, self.recorder)
         device = device_of(self.cell)
         sentinel = sentinel_of(self.world, device)
@@ -192,7 +192,7 @@ class _RankVisit:
         raise SystemExit(problem.exit_code)
 
     def _has_problem(self, problems: list[_Problem | None]) -> bool:
-        """Report the first rank's problem; return whether there was one. Exit if it is not recorded as a failure."""
+        """Report the first problem; return whether there is a problem. Exit if that cannot be recorded as a failure."""
         first_rank = next((rank for rank, problem in enumerate(problems) if problem), None)
         if first_rank is None:
             return False
@@ -238,7 +238,7 @@ def _out_of_memory(error: BaseException) -> bool:
 
 
 def all_arrive(comm: MPI.Intracomm, patience: float) -> bool:
-    """Sleep until all ranks call this function; return False after `patience` s. (A barrier would take cores.)"""
+    """Sleep until all ranks call this function; return False after `patience` s. (A barrier would keep cores busy.)"""
     deadline = time.monotonic() + patience
     barrier = comm.Ibarrier()
     while not barrier.Test():

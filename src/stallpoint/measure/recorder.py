@@ -49,9 +49,9 @@ class Recorder:
             self.energy.begin()
 
     def add(self, table: Table, **values: object) -> None:
-        """Add rows, one for each item of the lists, tuples or arrays in `values`; without these, add one row.
+        """Add a row for each item of the lists, tuples or arrays in `values`; add one row if all values are single.
 
-        Other values are repeated in each row. All calls for a table must name the same columns. Lists are not copied.
+        Single values are repeated in each row. All calls for a table must name the same columns. Lists are not copied.
         """
         lengths = {len(value) for value in values.values() if isinstance(value, list | tuple | np.ndarray)}
         if len(lengths) > 1:
@@ -78,7 +78,7 @@ class Recorder:
 
 
 def _column(blocks: list[_Block], name: str) -> list[Any]:
-    """Return one column of all blocks; a single value is repeated over its block."""
+    """Return one column of all added rows; a single value is repeated in each row that was added with it."""
     return list(
         chain.from_iterable(
             values[name] if isinstance(values[name], list | tuple | np.ndarray) else repeat(values[name], length)

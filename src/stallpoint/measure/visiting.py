@@ -85,7 +85,7 @@ def _visit(cell: Cell, order: dict[str, Any], part: World, prepare: job.Prepare,
 
 
 def _next_orders(world: World) -> list[dict[str, Any]]:
-    """Return the next orders, the same on all ranks; none at the end. No two orders share a node. Ranks sleep here."""
+    """Sleep until orders come; return them, equal on all ranks; empty at the end. No two orders share a node."""
     line = sys.stdin.readline() if world.rank == 0 else ""
     job.all_arrive(world.comm, math.inf)
     line = world.comm.bcast(line)
@@ -93,7 +93,7 @@ def _next_orders(world: World) -> list[dict[str, Any]]:
 
 
 def _leave_unread() -> None:
-    """Read and drop this rank's input. A launcher such as srun sends input to every rank, and would block."""
+    """Read and drop this rank's input. srun, say, sends input to every rank, and blocks if a rank leaves it unread."""
     while os.read(0, 65536):
         pass
 

@@ -32,7 +32,7 @@ PATIENCE = 60.0
 
 
 def take_over(folder: Path, locks: Path, patience: float = PATIENCE) -> Iterator[str]:
-    """End the processes of killed runs, remove their lock, and record this run; yield a message if there was one.
+    """End the processes of killed runs, remove their lock, and record this run; yield a message about what was left.
 
     The lock is kept if another run is alive, or if it may be alive on another machine.
     """

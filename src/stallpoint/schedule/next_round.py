@@ -86,8 +86,8 @@ def next_round(
 ) -> Round:
     """Return the next round of a study that has `cells`; it is chosen from the table ``next_cells`` in `models`.
 
-    A round has cells of uncertain curves: the 90 % interval of the stalling point, with errors of the model, is wider
-    than the factor `within`. Of each curve, it has the cell that narrows this interval most for its cost. Cells are
+    A curve is uncertain if the 90 % interval of its stalling point, with the model's errors, is wider than the factor
+    `within`. Of each uncertain curve, a round has the cell that narrows this interval most for its cost. Cells are
     added, the best first, until `node_hours` are used up. `hardware` has the hardware entries that can measure.
     """
     file = models / f"{NEXT_CELLS.name}.parquet"

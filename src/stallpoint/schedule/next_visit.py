@@ -1,10 +1,10 @@
 """Choice of the next cell to visit, and the decision when visits end.
 
 First every cell gets its own number of visits (`Cell.visits`), in rounds of random order, so that a temporary slowdown
-of the machine affects all cells equally. Visits then end, unless a precision is wanted. For a precision, cells with an
-impossible speedup, and A/A controls that differ, get as many visits once more. Further visits go to the least certain
-speedup: to the one of its two cells whose visit narrows the interval most for each node-second. The rest of a budget
-goes to gains that may or may not reach the threshold of a stall.
+of the machine affects all cells equally. Visits then end, unless a precision is wanted. If it is, doubtful cells get as
+many visits once more: cells with an impossible speedup, and A/A controls that differ. Then the least certain speedup
+gets visits: of its two cells, the one whose visit narrows the interval most for each node-second. The rest of a budget
+goes to gains of which it is uncertain whether they reach the threshold of a stall.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class Speedup:
 
     @property
     def steady_half_width(self) -> float:
-        """Largest of three half-widths: from all visits, and without the last visit to one or the other cell.
+        """Largest of three half-widths: from all visits, without the last to `base`, and without the last to `other`.
 
         Visits go on until the interval has been narrow twice in a row: once may be chance.
         """
@@ -115,13 +115,13 @@ class Speedup:
 
     @property
     def doubtful(self) -> bool:
-        """Whether the 90 % interval lies entirely above `SUPERLINEAR_RATIO` times the ideal speedup."""
+        """Whether the speedup's 90 % interval lies entirely above `SUPERLINEAR_RATIO` times the ideal speedup."""
         if not math.isfinite(self.half_width):
             return False
         return self.value / (1 + self.half_width) > SUPERLINEAR_RATIO * self.other.cell.ranks / self.base.cell.ranks
 
     def is_open(self, threshold: float) -> bool:
-        """Return whether the 90 % interval contains a gain of `threshold` for each doubling of the workers."""
+        """Return whether the speedup's interval contains a gain of `threshold` for each doubling of the workers."""
         if not math.isfinite(self.half_width):
             return False
         doublings = math.log2(self.other.cell.ranks / self.base.cell.ranks)
@@ -135,7 +135,7 @@ def _half_width_of_ratio(base: Sequence[float], other: Sequence[float]) -> float
 
 
 def half_width(medians: Sequence[float]) -> float:
-    """Return half the length of the 90 % interval of the mean of `medians`, the logarithms of visits (Student's t)."""
+    """Return half the length of the 90 % interval (Student's t) of the mean of `medians`, visits' log times."""
     count = len(medians)
     if count < MIN_VISITS:
         return math.inf
@@ -252,7 +252,7 @@ def due_cells(visited: Sequence[VisitedCell], seed: int) -> list[int]:
 
 
 def _interval_narrowing(one: VisitedCell) -> float:
-    """Return by how much another visit is expected to reduce the squared half-width, for each node-second."""
+    """Return by how much another visit is expected to reduce the square of the cell's `half_width`, per node-second."""
     count = len(one.medians)
     if count < MIN_VISITS:
         return math.inf
@@ -275,7 +275,7 @@ job has to itself, and where workers share one machine."""
 
 
 def expected_visits(noise: float | None, minimum: int, precision: float, *, shared: bool = False) -> tuple[int, int]:
-    """Return a typical and a high number of visits that each cell of a speedup needs; both are at least `minimum`."""
+    """Return a typical and a high number of visits that a speedup's two cells need each: at least `minimum`."""
     typical, high = VISIT_NOISE["shared" if shared else "own nodes"] if noise is None else (noise, 1.5 * noise)
     return visits_needed(typical, minimum, precision), visits_needed(high, minimum, precision)
 

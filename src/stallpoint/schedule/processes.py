@@ -1,7 +1,7 @@
 """The processes that measure: how they start, get orders to visit cells, and end.
 
 The cause of an end is read from messages of the launcher, the scheduler and the kernel. The end is recorded as the
-cell's result only if they show that the cell cannot run here. A lost node, a cancelled job or a time limit says nothing
+cell's result only if messages show that the cell cannot run here. A lost node, cancelled job or time limit says nothing
 about the cell. Processes that died without a message are started once more (`session.Pool`).
 """
 
@@ -82,7 +82,7 @@ class Processes:
     """The processes of one MPI job, which visit one cell after another.
 
     There are enough processes for each of `cells`, and the MPI library reduces by `scheme`. `launcher` is a command
-    that starts them, such as ``mpirun -n {ranks}`` with fields of `LaunchShape`; a single rank needs none. Raises
+    that starts them, such as ``mpirun -n {ranks}`` with fields of `LaunchShape`; one rank needs no launcher. Raises
     `InputError` if the launcher cannot be used, `CannotRun` if MPI does not work here.
     """
 
@@ -188,7 +188,7 @@ class Processes:
         self._job.wait()
 
     def _answer(self, *beginnings: str) -> str | None:
-        """Return the next line of the processes' output that begins with one of `beginnings`; None at its end."""
+        """Return the processes' next output line that begins with one of `beginnings`; None at the output's end."""
         assert self._job.stdout
         return next((line.rstrip() for line in self._job.stdout if line.startswith(beginnings)), None)
 
@@ -212,7 +212,7 @@ def end_with_parent() -> None:
 def _environment(threads: int) -> dict[str, str]:
     """Return the environment of the processes: `threads` threads in each, and this Python's programs first in PATH.
 
-    For root, as in a container, two more variables let Open MPI run.
+    If the user is root, as in a container, two more variables let Open MPI run.
     """
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
     root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"} if os.geteuid() == 0 else {}

@@ -92,7 +92,7 @@ def _block_state(log: Path, job: slurm_queue.QueuedJob | None, holder: str, *, i
 
 
 def _last_words(log: Path) -> str:
-    """Return the last progress message or error in a log, with its age if unchanged for `SILENT_SECONDS`."""
+    """Return the last progress message or error in a log, and the log's age if that is over `SILENT_SECONDS`."""
     all_lines = log.read_text(errors="replace").splitlines()
     lines = [line for line in all_lines if re.search(r"^visit \d+: | \d+/\d+ after |^error: ", line)]
     silent_seconds = time.time() - log.stat().st_mtime

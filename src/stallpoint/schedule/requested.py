@@ -140,7 +140,7 @@ def all_done(block: Iterable[Measurement], due_measurements: Collection[Measurem
 def blocks(
     measurements: Iterable[Measurement], request: RequestedTargets, results: str, nested: Collection[str] = ()
 ) -> dict[str, list[Measurement]]:
-    """Return the measurements to make now, by block. A block that lacks only its mark has one of its measurements."""
+    """Return the measurements to make now, by block; a single measurement for a block that lacks only its mark file."""
     only = request.only_cells(results)
     found = {}
     for name, block in group_by_block(measurements, nested).items():

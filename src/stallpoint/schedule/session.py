@@ -142,7 +142,7 @@ class WantedCell:
         return cell
 
     def new_warnings(self) -> Iterator[str]:
-        """Yield the warning about the last visit, once."""
+        """Yield the warning about the last visit, unless it was yielded before."""
         if self.message:
             yield self.message
         self.message = ""
@@ -152,7 +152,7 @@ class WantedCell:
         return VisitRequest(self.measurement.cell, self.measurement.visit_folder(number), number, position, node)
 
     def note(self, order: VisitRequest, problem: str) -> None:
-        """Count the visit of an order that was carried out; if it had a problem, keep the problem instead."""
+        """Count the visit that carried out `order`; after a problem, keep the problem, and end visits to this cell."""
         self.problem = problem
         if self.problem:
             self.visited.ended = True
@@ -184,7 +184,7 @@ class WantedCell:
 
 
 def _visit(group: Sequence[WantedCell], nodes: Sequence[int], processes: Pool, position: int) -> bool:
-    """Visit the cells of a group at once, each on its node; return whether each visit left tables or a problem."""
+    """Visit the cells of a group at once, each on its node; return False if a visit left neither tables nor problem."""
     orders = [one.order(number, node) for number, (one, node) in enumerate(zip(group, nodes, strict=True), position)]
     problems = processes.visit(*orders)
     complete = True
@@ -265,7 +265,7 @@ class Pool:
 
     @property
     def nodes(self) -> int:
-        """Largest number of nodes of a cell without a forced reduction scheme; its processes have this many nodes."""
+        """Number of nodes of the processes for cells without a forced reduction scheme: the most of any such cell."""
         return max((one.nodes for one in self.cells if not forced_scheme(one.scheme)), default=1)
 
     def visit(self, *orders: VisitRequest) -> list[str]:
@@ -287,7 +287,7 @@ class Pool:
         return self._visit_after_death(orders[0], began, processes) if processes.died else problems
 
     def _visit_after_death(self, order: VisitRequest, began: datetime, processes: Processes) -> list[str]:
-        """Visit a cell again after its processes died for an unknown reason; the second time, record a failure."""
+        """Visit a cell again after its processes died for an unknown reason; if they died before, record a failure."""
         path, end = order.cell.path, processes.died
         if path in self.died:
             guess = ": most likely out of memory" if processes.killed else ""
@@ -425,7 +425,7 @@ class SideBySide:
         return random.Random(f"{self.seed} alone first {len(self.ratios)}").random() < 1 / 2
 
     def add(self, concurrent: Sequence[float | None], isolated: Sequence[float | None]) -> None:
-        """Add a repetition of the trial: logarithms of iteration times by cell; None if a visit has no iterations."""
+        """Add a repetition of the trial: for each cell a log iteration time, or None if a visit has no iterations."""
         pairs = [(one, other) for one, other in zip(concurrent, isolated, strict=True) if other is not None]
         ratios = [one - other for one, other in pairs if one is not None]
         if len(ratios) < len(pairs):
@@ -450,7 +450,7 @@ class SideBySide:
         return f"one-node cells go on {verdict}: with {others} a cell takes {ratio}, allowed are ± {100 * MARGIN:.0f} %"
 
     def _interval(self) -> tuple[float, float]:
-        """Return the 90 % interval of (mean ratio - 1): side by side, visits take this share longer."""
+        """Return the 90 % interval of the share by which visits take longer side by side (mean ratio - 1)."""
         middle, width = statistics.fmean(self.ratios), half_width(self.ratios)
         return math.expm1(middle - width), math.expm1(middle + width)
 

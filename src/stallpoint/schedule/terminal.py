@@ -127,7 +127,7 @@ class Measuring:
             yield f"{PRELIMINARY_PREFIX}{cell_in_words(path)}: {words}"
 
     def _exclude(self, path: str) -> None:
-        """Remove the last visit to a cell that cannot run, and the visits that were still expected."""
+        """Subtract the last visit to a cell that cannot run, and expect no more visits to the cell."""
         if self.made[path]:
             self.made[path] -= 1
         del self.took.get(path, [])[-1:]
@@ -135,7 +135,7 @@ class Measuring:
             self.wanted = {**self.wanted, path: {**self.wanted[path], "visits": self.made[path]}}
 
     def slowdown(self, elapsed_seconds: float) -> float:
-        """Return the ratio of the `elapsed_seconds` to the time of finished visits; 1 as long as these are few."""
+        """Return the ratio of the `elapsed_seconds` to the time of finished visits; 1 while few are finished."""
         return elapsed_seconds / self.seconds_done if self.seconds_done and self.done > MILESTONE_FRACTION / 2 else 1.0
 
     def bar(self, slowdown: float = 1.0, limit: float = math.inf) -> str:
@@ -156,7 +156,7 @@ class Measuring:
         return f"{bar}: {cell_in_words(self.last)}" if self.last else bar
 
     def more_warnings(self) -> Iterator[str]:
-        """Yield warnings: how many cells were disturbed, and how many cells cannot run that were not yet named."""
+        """Yield warnings about disturbed cells, and the number of cells that cannot run and were not named yet."""
         for mark, consequence in (("", AGAIN), ("! ", LOST)):
             if cells := [path for path, outcome in self.disturbed.items() if outcome == consequence]:
                 first = cell_in_words(cells[0])
@@ -250,8 +250,8 @@ _NOISE_MESSAGES = (
     "Removing output files of failed job",
     "Trying to restart job",
     "CalledProcessError in file",
-    "Ignore corrupted or currently written metadata record",  # left by killed runs: Snakemake writes these files again
-    # Snakemake's Slurm plugin warns if no account is set; if one is needed, sbatch reports an error.
+    "Ignore corrupted or currently written metadata record",  # killed runs leave such files; Snakemake rewrites them
+    # Snakemake's Slurm plugin warns if no account is set; if an account is needed, sbatch reports an error.
     "No SLURM account given",
     "not able to get a SLURM account",
     "Unable to guess SLURM account",

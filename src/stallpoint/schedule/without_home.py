@@ -16,7 +16,7 @@ CACHE_VARIABLES = {
 
 
 def keep_caches(folder: Path) -> None:
-    """Put all caches below `folder` if the user's cache folder is not writable; variables already set stay."""
+    """Put all caches below `folder` if the user's cache folder is not writable; variables already set are kept."""
     if any(map(_is_writable, _usual_folder())):
         return
     os.environ.pop("XDG_CACHE_HOME", None)

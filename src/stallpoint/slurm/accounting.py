@@ -45,7 +45,7 @@ def command(jobs: Iterable[str]) -> list[str]:
 
 
 def states_command(jobs: Iterable[str], clusters: Collection[str] = ()) -> list[str]:
-    """Return the command that prints id and state of `jobs`, to learn whether jobs have ended that left the queue."""
+    """Return the command that prints id and state of `jobs`, to learn whether jobs that left the queue have ended."""
     return _sacct(["JobIDRaw", "State"], jobs, "--noheader", *on_clusters(clusters))
 
 
@@ -89,7 +89,7 @@ def _row(fields: list[str]) -> dict[str, Any]:
 
 
 def _failure_reason(state: str, exit_code: str, waited_for: str | None) -> str:
-    """Return why a job did not complete; `waited_for`, if it never started, is the last reason why it waited."""
+    """Return why a job did not complete. If the job never started, `waited_for` is the last reason why it waited."""
     words = _END_WORDS[state] if state in _END_WORDS else _end_in_words(state, exit_code)
     if not words or waited_for is None:
         return words
@@ -97,7 +97,7 @@ def _failure_reason(state: str, exit_code: str, waited_for: str | None) -> str:
 
 
 def _end_in_words(state: str, exit_code: str) -> str:
-    """Return words for how a job ended, by its exit code ``status:signal``; without a code, the state, ``running``."""
+    """Return words for how a job ended, by its exit code ``status:signal``, or, if that is 0 or empty, by its state."""
     status, _, signal = exit_code.partition(":")
     if signal not in ("", "0"):
         return f"killed (signal {signal})"

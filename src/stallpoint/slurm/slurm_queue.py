@@ -49,8 +49,8 @@ WAIT_CAUSES = ("Priority", "Resources")
 def command(clusters: Collection[str] = ()) -> list[str]:
     """Return the command that prints each job of this user: id, state, name, comment, reason for waiting, nodes.
 
-    The command asks `clusters` (``all``: every cluster in Slurm's accounting); if there are none, the local cluster. It
-    names the user by number, since Slurm 20.02 and older versions lack ``--me``.
+    The command asks `clusters` (``all``: every cluster in Slurm's accounting), by default only the local cluster. The
+    user is given by number, since Slurm 20.02 and older versions lack ``--me``.
     """
     return ["squeue", f"--user={os.getuid()}", *on_clusters(clusters), "--noheader", "--format=%i|%T|%j|%k|%r|%N"]
 
@@ -84,7 +84,7 @@ class QueuedJob:
 
     @property
     def words(self) -> str:
-        """Words for the job's state: it is running, pending (why), or refused, as Slurm will never start it."""
+        """Words for the job's state: running, pending (with a reason), or refused if Slurm will never start the job."""
         if self.state != "PENDING":
             return f"job {self.id} is {self.state.lower()}"
         if self.reason in NEVER:

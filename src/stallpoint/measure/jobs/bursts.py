@@ -22,7 +22,7 @@ def send(operations: Sequence[Operation]) -> float:
 
 
 def agree(world: World, wanted_calls: float, max_calls: int) -> int:
-    """Return on all ranks the number of calls that rank 0 wants, rounded, but at least 1 and at most `max_calls`."""
+    """Return, on all ranks, the `wanted_calls` of rank 0: rounded, at least 1 and at most `max_calls`."""
     return int(world.comm.bcast(round(min(max(wanted_calls, 1), max_calls))))
 
 

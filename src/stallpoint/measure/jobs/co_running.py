@@ -58,7 +58,7 @@ def measure(cell: CollectivesCell, world: World, factory: Operations, recorder: 
                     calls=calls, seconds=seconds, operations=operations, computing=computing,
                     isolated_operations=isolated_operations, isolated_computing=isolated_computing,
                 )  # fmt: skip
-                # Each sample sets the number of calls of the next one: the warm-up's single message may be an outlier.
+                # Each sample sets the next sample's number of calls: the warm-up's single call may be an outlier.
                 wanted = calls * constants.COMPUTE_BURSTS * isolated_computing / isolated_operations / seconds
                 calls = agree(world, wanted, constants.MAX_CO_RUNNING_CALLS)
                 if sample == 0:

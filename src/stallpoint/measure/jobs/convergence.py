@@ -58,7 +58,7 @@ _NO_MINIMUM: dict[str, float | None] = dict.fromkeys(("loss_gap", "accuracy_gap"
 
 @dataclass
 class RunState:
-    """Progress of a run. An interrupted run needs it to continue, and the state of network and optimiser."""
+    """Progress of a run, which its checkpoint keeps so that an interrupted run can continue."""
 
     step: int = 0
     seconds: float = 0.0
@@ -74,7 +74,7 @@ class RunState:
 
 @dataclass(frozen=True)
 class ChosenOrder:
-    """Order of reading some samples of a storage: `order` counts only these, `chosen` holds their indices."""
+    """Order of reading some samples of a storage: `order` gives positions in `chosen`, which has their indices."""
 
     order: SampleOrder
     chosen: Indices
@@ -191,7 +191,7 @@ def _training_pipeline(
 def _share_pipeline(
     cell: ConvergenceCell, rank: int, ranks: int, storage: Storage, chosen: Indices
 ) -> tuple[InputPipeline, int]:
-    """Return the pipeline that reads a rank's share of the samples `chosen`, and the number of its mini-batches."""
+    """Return the pipeline that reads a rank's share of the samples `chosen`, and the share's number of mini-batches."""
     batch = min(max(cell.worker_batch, MIN_BATCH), MAX_BATCH)
     order = OnePassOrder(chosen, batch, rank, ranks)
     pipeline = InputPipeline(
@@ -275,7 +275,7 @@ def _restored_run(
     network: nn.Module,
     trainer: Trainer,
 ) -> RunState:
-    """Return the run so far. A checkpoint also restores network and trainer; without one the run is new."""
+    """Return a new run, or, if there is a checkpoint, the interrupted run, with network and trainer restored."""
     content: dict[str, Any] | None = evaluation.read(recorder.checkpoint, cell, world) if recorder.checkpoint else None
     if content is None:
         return RunState()

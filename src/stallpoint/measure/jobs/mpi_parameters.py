@@ -53,7 +53,7 @@ LIBRARIES = (
     MpiLibrary(
         version="MPICH",
         prefix="",
-        # This excludes the network device's own algorithms. If the chosen algorithm does not fit (Rabenseifner's with
+        # Algorithms of the network device are excluded. If the chosen algorithm does not fit (Rabenseifner's with
         # fewer values than ranks), MPICH takes another one: MPIR_CVAR_COLLECTIVE_FALLBACK=error would end MPI_Init.
         common={"MPIR_CVAR_DEVICE_COLLECTIVES": "none"},
         schemes={
@@ -83,7 +83,7 @@ LIBRARIES = (
 
 
 def choose(reduction: str) -> None:
-    """Set the parameters of the scheme `reduction`, before MPI is initialised; `CannotRun` if none are known."""
+    """Set the parameters of the scheme `reduction`, before MPI is initialised; `CannotRun` for an unknown library."""
     for name, value in _wanted(reduction).items():
         os.environ[_library().prefix + name] = value
 
@@ -151,13 +151,13 @@ def _version() -> str:
 
 
 class _Tool:
-    """MPI_T, the tools' interface, of mpi4py's library; initialised once and never finalised."""
+    """MPI_T, the MPI standard's interface for tools, in mpi4py's library. It is initialised once, never finalised."""
 
     def __init__(self) -> None:
         self._mpi = _mpi_t()
 
     def read(self, name: str) -> str | None:
-        """Return the value of a control variable; None if the library has none of that name."""
+        """Return the value of a control variable; None if the library has no variable of this name."""
         index, handle, count = ctypes.c_int(), ctypes.c_void_p(), ctypes.c_int()
         if self._mpi.MPI_T_cvar_get_index(name.encode(), ctypes.byref(index)):
             return None
@@ -192,7 +192,7 @@ class _Tool:
 
 @cache
 def _mpi_t() -> ctypes.CDLL:
-    library = ctypes.CDLL(MPI.__file__)  # mpi4py's module, which also gives the functions of the MPI library it uses
+    library = ctypes.CDLL(MPI.__file__)  # mpi4py's module: functions of the MPI library can be called through it
     thread_level = ctypes.c_int()
     if library.MPI_T_init_thread(int(MPI.THREAD_MULTIPLE), ctypes.byref(thread_level)):
         raise CannotRun("the MPI library does not offer MPI_T, by which its parameters could be verified")

@@ -14,7 +14,7 @@ from stallpoint.strategies.options import ALL_GATHER, ALL_REDUCE, REDUCE_SCATTER
 
 @dataclass(frozen=True)
 class Operation:
-    """A collective operation on a message of a fixed size; the message consists of float32 ones."""
+    """A collective operation on a message of a fixed size; every value of the message is 1 (float32)."""
 
     name: str
     message_bytes: int
@@ -36,7 +36,7 @@ class Operation:
 
 
 class Operations:
-    """Factory of operations on messages of at most `max_bytes` bytes, which share memory.
+    """Factory of operations on messages of at most `max_bytes` bytes; the messages share memory.
 
     All ranks must request the same operations; an operation that the communicator lacks raises `CannotRun`.
     """
@@ -48,7 +48,7 @@ class Operations:
         self._tried: set[str] = set()
 
     def __call__(self, name: str, message_bytes: int) -> Operation:
-        """Return the operation `name` on a message of `message_bytes`; each rank's part has at least one value."""
+        """Return the operation `name` on a message of `message_bytes`; a rank's part of it is at least one value."""
         if name not in self._tried:
             self._tried.add(name)
             first = self._operation(name, 4)  # before `try`: a lack of memory does not mean a missing operation

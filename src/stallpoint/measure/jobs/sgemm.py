@@ -1,8 +1,8 @@
-"""Matrix products, in the precision of the hardware entry, of a network's layers (Keuper & Pfreundt, Table III).
+"""Matrix products of a network's layers, in the hardware entry's precision (Keuper & Pfreundt, Table III).
 
-A convolution consists of b·g equal products (b samples, g groups), an attention of one for each sample and head. They
-are computed one after the other in the same memory, as in Caffe with its column buffer. So a sample takes about as long
-as a forward pass; after `constants.SECONDS_PER_PRODUCT` a product gets no more samples.
+A convolution consists of b·g equal products (b samples, g groups), an attention of one product for each sample
+and head. All are computed one after the other in the same memory, as in Caffe with its column buffer. So to time a
+layer once takes about as long as its forward pass. After `constants.SECONDS_PER_PRODUCT` a product is timed no more.
 
 The same job calibrates the machine (layer type ``machine``) by three products: ``peak`` is a large square product;
 ``bandwidth`` multiplies a matrix larger than the caches by a vector; ``rows`` multiplies such a matrix by 1, 2, ...
@@ -42,7 +42,7 @@ def reference(batch: int, size: Sequence[int]) -> Product:
 
 
 def machine(device: torch.device, numbers: torch.dtype, largest: int) -> list[Product]:
-    """Return the products that calibrate the machine; of the products ``rows``, those with at most `largest` rows."""
+    """Return the products that calibrate the machine: ``peak``, ``bandwidth``, and ``rows`` up to `largest` rows."""
     side, cache_bytes = constants.PEAK_SIDE[device.type], caches(device).largest_bytes
     memory = doubled(*constants.BANDWIDTH_BYTES[device.type], constants.BANDWIDTH_CACHES * cache_bytes)
     return [
@@ -53,7 +53,7 @@ def machine(device: torch.device, numbers: torch.dtype, largest: int) -> list[Pr
 
 
 def rows_product(m: int, device: torch.device, numbers: torch.dtype) -> Product:
-    """Return the product ``rows`` with `m` rows."""
+    """Return the calibrating product ``rows`` whose left matrix has `m` rows."""
     size = doubled(*constants.ROWS_BYTES, constants.ROWS_CACHES * caches(device).largest_bytes)
     return Product("rows", MACHINE, m, constants.ROWS_DEEP, size // (constants.ROWS_DEEP * numbers.itemsize), 1)
 
@@ -67,8 +67,8 @@ def doubled(smallest: int, largest: int, wanted: int) -> int:
 
 
 def settled_rows(rate: Callable[[int], float]) -> int:
-    """Return the row count at which the rate has settled: doubled from `ROWS_LEAST` on until a doubling changes `rate`
-    by at most the part `ROWS_SETTLED`, or until it reaches the last of `ROWS`."""
+    """Return the row count at which `rate` has settled. From `ROWS_LEAST` on, the count doubles until a doubling
+    changes the rate by at most the share `ROWS_SETTLED`, or until the count reaches the last of `ROWS`."""
     rows, rate_before = constants.ROWS_LEAST, rate(constants.ROWS_LEAST // 2)
     while abs((rate_now := rate(rows)) / rate_before - 1) > constants.ROWS_SETTLED and rows < constants.ROWS[-1]:
         rows, rate_before = 2 * rows, rate_now
@@ -141,7 +141,7 @@ class _Matrices:
         self._clock = clock_for(device)
 
     def multiply(self, product: Product) -> float:
-        """Do all operations of the product and return their time, s."""
+        """Multiply the matrices `product.operations` times; return the total time, s."""
         a = self._left[: product.m * product.k].view(product.m, product.k)
         b = self._right[: product.k * product.n].view(product.k, product.n)
         result = self._results[: product.m * product.n].view(product.m, product.n)
@@ -156,7 +156,7 @@ class _Matrices:
 def timed(
     wanted: Sequence[Product], samples: int, device: torch.device, numbers: torch.dtype = torch.float32
 ) -> Iterator[tuple[int, int, float]]:
-    """Yield position of a product in `wanted`, number of its sample, and time, s. All products get a sample in turn."""
+    """Yield a product's index in `wanted`, its sample's number and its time, s; all products get a sample in turn."""
     matrices = _Matrices(wanted, device, numbers)
     total_seconds = [matrices.multiply(product) for product in wanted]
     for sample in range(samples):

@@ -69,7 +69,7 @@ def measure(cell: StorageCell, world: World, recorder: Recorder) -> None:
     except OSError as error:  # a failed read of an open file does not name the file
         raise Unreadable(f"{error.filename or cell.storage_path}: {reason(error)}") from error
     finally:
-        node.Free()  # processes make many visits, and some libraries have few communicators
+        node.Free()  # some libraries have few communicators, which many visits would use up
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ class _ReadVisit:
         self._keep.measuring += time.perf_counter() - begin
 
     def _passes(self) -> Iterator[_ReadPass]:
-        """Yield the passes of a visit; the first reads files that no visit has opened yet, as long as there are any."""
+        """Yield the passes of a visit; the first pass reads files not opened by any visit, as long as there are any."""
         has_untouched_files = not self._droppable and not self._stored.keep_open
         if has_untouched_files and (
             unread := _unread_samples(self._samples_by_order, self._keep.visit, self._world.rank, self._world.size)
@@ -166,7 +166,7 @@ class _ReadVisit:
         return "warm", cached_share
 
     def _drop_all(self) -> bool:
-        """Drop all caches of every node, if permitted; one worker of each node does it. Return whether permitted."""
+        """Let one worker of each node drop the node's caches if this is permitted; return whether this is permitted."""
         self._node.Barrier()
         if self._droppable and self._node.rank == 0:
             DROP_CACHES.write_text(_ALL_CACHES)
@@ -247,7 +247,7 @@ class _ReadVisit:
                     pass
                 read_seconds = time.perf_counter() - start
                 counted = self._source.read().since(before)
-        except OSError:  # a read-only folder, or a full disk
+        except OSError:  # the folder is read-only, or the disk is full
             return
         self._operations(CHECKPOINT_WRITE, "warm", [(write_seconds, size)])
         bytes_origin = origin(self._source, counted, size, size, None)
@@ -265,10 +265,10 @@ class _ReadVisit:
 
 
 def _samples_by_order(samples: int, wanted: int, rank: int, ranks: int, seed: int) -> dict[str, list[int]]:
-    """Return the samples that a worker reads, by order.
+    """Return the samples that a worker reads, one list for each order of reading, and a list ``rest``.
 
     ``shuffled`` is the worker's part of a permutation, which is the same for all workers. ``rest`` has all samples that
-    no worker reads in any order; they have the order of the permutation.
+    no worker reads in any order, as permuted.
     """
     count = min(wanted, samples // ranks)
     permutation = np.random.default_rng(seed).permutation(samples)
@@ -288,7 +288,7 @@ def _samples_by_order(samples: int, wanted: int, rank: int, ranks: int, seed: in
 
 
 def _unread_samples(parts: dict[str, list[int]], visit: int, rank: int, ranks: int) -> list[int]:
-    """Return samples that no worker of the cell reads in earlier visits or other passes; none if too few are left.
+    """Return samples that no worker of the cell reads in earlier visits or other passes; empty if too few are left.
 
     The list ``rest`` is divided among visits, and each visit's part among ranks; parts are consecutive.
     """
@@ -300,7 +300,7 @@ def _unread_samples(parts: dict[str, list[int]], visit: int, rank: int, ranks: i
 
 
 def _extents(sample_set: SampleSet, indices: Sequence[int]) -> list[Extent]:
-    """Return the extents of samples in files; none if the library that reads the format does not tell them."""
+    """Return each sample's extent, its place in a file; empty if the library that reads the format does not tell it."""
     return [extent for index in indices if (extent := sample_set.extent(index))]
 
 

@@ -64,7 +64,7 @@ class Iteration:
 
 @dataclass(frozen=True)
 class TrainingChange:
-    """Change of training steps that excludes a part, to measure the part's cost."""
+    """A change of training that leaves out a part of each step, to measure the part's cost."""
 
     empty_messages: bool = False
     """Whether messages carry no gradients."""
@@ -82,7 +82,7 @@ class Trainer:
     All ranks must have the same weights. Gradients are synchronised by `preset`. A preset that plans its messages does
     so after the first `warmup` iterations. `per_node` consecutive ranks share a node. `change` excludes a part of
     training. `optimiser` is called like `Sgd`. `norms` collects norms of the gradients. `division` has the positions of
-    the layers that are split, or begin a pipeline stage. In a pipeline only the first rank needs mini-batches.
+    layers that are split over ranks or begin a pipeline stage. In a pipeline only the first rank needs mini-batches.
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class Trainer:
 
         def for_server(parameters: Sequence[nn.Parameter]) -> Optimiser:
             if server_optimiser(preset) == "adagrad":
-                # This function uses no attribute that is set below: the server may update weights earlier.
+                # This function uses only what is set above: the server may call it before the rest is set.
                 return Adagrad(parameters, optimiser([], loss_scale=scale).step_size, loss_scale=scale)
             return optimiser(parameters, loss_scale=scale)
 
@@ -186,9 +186,9 @@ class Trainer:
         waits: Sequence[tuple[float, float]],
         received: Sequence[Received],
     ) -> dict[str, float]:
-        """Return the time of each of `PHASES`, s. A wait for a collective within a phase is exposed communication.
+        """Return the time of each of `PHASES`, s. A wait for a collective, in any phase, is exposed communication.
 
-        A wait for another pipeline stage belongs to no phase: what the phases do not cover of an iteration is bubble.
+        A wait for another pipeline stage is in no phase: it is bubble, the time of an iteration outside all phases.
         """
         begins, pass_ends, ends = ([self._clock.seconds(at) for at in of] for of in (starts, [*chain(*passes)], stops))
 
@@ -207,7 +207,7 @@ class Trainer:
 
     @property
     def tensors(self) -> dict[str, Iterable[torch.Tensor]]:
-        """Return the tensors of training by kind. The gradients are freed: parameters, of equal size, replace them."""
+        """Return the tensors of training by kind. Gradients are freed: parameters of the same size stand for them."""
         return {
             "weights": map(local, (*self._network.parameters(), *self._network.buffers())),
             "gradients": map(local, self._parameters),
@@ -319,7 +319,7 @@ def timed_preset(cell: TrainCell) -> Preset:
 def iterations(
     cell: TrainCell, world: World, recorder: Recorder, change: TrainingChange = UNCHANGED
 ) -> Iterator[tuple[dict[str, Any], Iteration, dict[str, Any]]]:
-    """Train with `change`. For each iteration yield number, warm-up flag and start; measurements; sensor readings.
+    """Train with `change`. For each iteration yield columns (number, warm-up, start), measurements, sensor readings.
 
     Each visit begins with the same weights. It reads the samples that follow the samples of the previous visit. Raises
     `CannotRun` if a loss is not finite, and `ArithmeticError` if synchronous ranks end with different weights: in both
@@ -390,7 +390,7 @@ def _pipeline(
     *,
     first_reads: bool,
 ) -> InputPipeline | NothingToRead:
-    """Return this rank's input pipeline. With `first_reads` the first rank reads for all ranks, and others nothing."""
+    """Return this rank's input pipeline. With `first_reads` the first rank reads for all ranks, others read nothing."""
     if first_reads and world.rank:
         return NothingToRead()
     storage = Storage(cell.storage, Path(cell.storage_path), cell.storage_format)

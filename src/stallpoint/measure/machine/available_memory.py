@@ -18,8 +18,8 @@ _NO_LIMIT = 2**62
 def host_memory(sharing: int, given: int | None = None, root: Path = Path("/")) -> int:
     """Return the bytes of host memory that a worker may use.
 
-    They are an equal part, for each of the `sharing` workers on this kernel, of the machine's memory or of the smallest
-    limit of this process's cgroups. A scheduler may set a lower limit for each worker, `given`.
+    The `sharing` workers on this kernel share the machine's memory equally, or the smallest limit of this process's
+    cgroups if that is lower. A scheduler may set a limit for each worker, `given`, which counts if it is even lower.
     """
     machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     part = min([machine, *limits(root)]) // sharing
@@ -27,7 +27,7 @@ def host_memory(sharing: int, given: int | None = None, root: Path = Path("/")) 
 
 
 def gpu_memory(device: torch.device) -> int | None:
-    """Return the bytes of GPU memory for this process's tensors: free memory, and PyTorch's own; None on a CPU."""
+    """Return the bytes of GPU memory for this process's tensors: free bytes, and bytes PyTorch holds; None on a CPU."""
     if device.type != "cuda":
         return None
     import torch

@@ -56,7 +56,7 @@ def cpu_caches(cpus: Iterable[int], threads: int, root: Path = Path("/")) -> Cac
     if not found:
         return Caches(None, None)
     first, last = (end(cache.level for cache in found) for end in (min, max))
-    # CPUs of one core share its first-level cache: so this cache tells which CPUs are a core.
+    # CPUs of one core share its first-level cache: so CPUs with the same first-level cache form a core.
     cores = {cache.cpus for cache in found if cache.level == first}
     own = [cache.size for cache in found if cache.cpus in cores]
     sizes = sorted((cache.size for cache in found if cache.level == last), reverse=True)

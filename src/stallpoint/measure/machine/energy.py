@@ -25,7 +25,7 @@ _MAX_WATTS = 1000.0
 
 
 class _Zone:
-    """A zone of RAPL, and the energy counted since it was opened."""
+    """A zone of RAPL, and the energy that it has counted since this object was made."""
 
     def __init__(self, folder: Path) -> None:
         self.range = int((folder / "max_energy_range_uj").read_text())
@@ -51,7 +51,7 @@ class EnergyMeter:
     def __init__(self, root: Path = Path("/"), *, gpu: int | None = None) -> None:
         self._zones: dict[str, _Zone] = {}
         self._failed: list[str] = []
-        for folder in sorted((root / POWERCAP).glob("intel-rapl:*")):  # AMD's processors have these folders, too
+        for folder in sorted((root / POWERCAP).glob("intel-rapl:*")):  # folders of AMD's processors have this name, too
             name = folder.name
             try:
                 name = (folder / "name").read_text().strip()

@@ -76,7 +76,7 @@ def describe(cell: Cell, world: World, memory_of_node: int | None = None) -> dic
 
 
 def operating_system() -> str:
-    """Return distribution, if known, and kernel: ``Debian GNU/Linux 12 (bookworm), Linux 6.1.0``."""
+    """Return the names of distribution (if known) and kernel: ``Debian GNU/Linux 12 (bookworm), Linux 6.1.0``."""
     kernel = f"{platform.system()} {platform.release()}"
     with suppress(OSError, KeyError):
         return f"{platform.freedesktop_os_release()['PRETTY_NAME']}, {kernel}"
@@ -94,7 +94,7 @@ def cpu_model(cpuinfo: str) -> str:
 
 @cache
 def _own_git_state() -> tuple[str, bool]:
-    """Return `git_state` of the working directory, found once in a process, as it runs git twice."""
+    """Return `git_state` of the working directory. A process asks only once, since each call runs git twice."""
     return git_state()
 
 
@@ -114,14 +114,14 @@ def _git(folder: Path, *arguments: str) -> str:
 
 
 def _node_name(world: World, anonymise: bool) -> str:
-    """Return the host name; if anonymised ``node0``, ``node1``, ..., the same for all ranks of a node."""
+    """Return the host name. If `anonymise`, return ``node0``, ``node1``, ... instead, equal for all ranks of a node."""
     names = world.comm.allgather(socket.gethostname())
     name = names[world.rank]
     return f"node{list(dict.fromkeys(names)).index(name)}" if anonymise else name
 
 
 def choose_gpu(world: World) -> None:
-    """Choose a GPU of the node for this worker; `CannotRun` if there is none or workers would share one."""
+    """Choose a GPU of the node for this worker; `CannotRun` if there is no GPU, or if workers would share a GPU."""
     if not torch.cuda.is_available():
         raise CannotRun("no GPU that PyTorch can use (device: cuda)")
     node = world.comm.Split_type(MPI.COMM_TYPE_SHARED)
@@ -143,7 +143,7 @@ _CPUFREQ = Path("/sys/devices/system/cpu/cpu0/cpufreq")
 def cpu_clocks(cpu_model: str, cpufreq: Path = _CPUFREQ) -> dict[str, float | None]:
     """Return the columns of `tables.ENVIRONMENTS` with the CPU's clocks, Hz; None if unknown.
 
-    The nominal clock, without turbo, is in the name of older models; else Intel's driver has it in ``base_frequency``.
+    The nominal clock (without turbo) is in the names of older models, else in ``base_frequency`` of Intel's driver.
     """
     match = re.search(r"@ *([\d.]+) *GHz", cpu_model)
     clock = float(match[1]) * 1e9 if match else _kilohertz(cpufreq / "base_frequency")
@@ -162,8 +162,8 @@ _NCCL: Any = torch.cuda.nccl
 
 
 def libraries(device: torch.device) -> dict[str, Any]:
-    """Return the columns of `tables.ENVIRONMENTS` that describe libraries; on a CPU those of a GPU's libraries are
-    empty or False."""
+    """Return the columns of `tables.ENVIRONMENTS` that describe libraries. On a CPU, columns about a GPU's libraries
+    are empty or False."""
     gpu, config = device.type == "cuda", torch.__config__.show()
     nccl = gpu and torch.distributed.is_available() and torch.distributed.is_nccl_available()
     cudnn, onednn = _BACKENDS.cudnn, _BACKENDS.mkldnn

@@ -59,8 +59,8 @@ def _ipv6(text: str) -> dict[str, IPv6Interface]:
 def allowed_interfaces(found: Mapping[str, Interface], variables: Mapping[str, str]) -> dict[str, Interface]:
     """Return the interfaces that the site's variables allow; all interfaces if no variable is set.
 
-    `GLOO` lists names. `NCCL` lists prefixes of names: after ``=`` whole names, after ``^`` prefixes that are excluded
-    (NCCL's documentation, Environment Variables).
+    The variable `GLOO` lists names. The variable `NCCL` lists prefixes of names; a leading ``=`` makes them whole
+    names, a leading ``^`` excludes them (NCCL's documentation, Environment Variables).
     """
     if gloo := variables.get(GLOO):
         names = gloo.split(",")
@@ -75,7 +75,7 @@ def allowed_interfaces(found: Mapping[str, Interface], variables: Mapping[str, s
 
 
 def allow_only(names: str) -> dict[str, str]:
-    """Return variables that allow only the interfaces `names`, separated by commas; no variables for an empty text."""
+    """Return variables that allow only the interfaces `names` (separated by commas); empty without names."""
     return {GLOO: names, NCCL: f"={names}"} if names else {}
 
 
@@ -85,7 +85,7 @@ def address_family(network: str) -> str:
 
 
 def common_network(nodes: Sequence[Mapping[str, Interface]], *, same_node: bool) -> list[str]:
-    """Return for each node the name of its interface in the first network that all nodes have; empty without interface.
+    """Return each node's interface, by name, in the first network that all have; empty if a node has no interface.
 
     `nodes` has the `addresses` of each node. Ranks of one node use its loopback. An address that two nodes have (of
     bridges of containers, say) is ignored: it leads to no other node. Nodes may have no network in common (a netmask of

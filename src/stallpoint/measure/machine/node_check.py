@@ -1,4 +1,4 @@
-"""Check of a node, or of all nodes of a job, before training: what is found, what is expected, and advice.
+"""Checks of a node, or of all nodes of a job, before training. Each states what is found and expected, with advice.
 
 stallpoint without extras suffices; a check that needs PyTorch or MPI says so. Files are Linux' /proc and /sys.
 """
@@ -93,7 +93,7 @@ class LocalNode:
         return ""
 
     def count(self, *names: str) -> int | None:
-        """Return the integer at the begin of a variable's text: of the first of `names` that has one; else None."""
+        """Return the integer that begins a variable's text, from the first of `names` with such a text; else None."""
         found = (re.match(r"\d+", self.variables.get(name, "")) for name in names)
         return next((int(one[0]) for one in found if one), None)
 
@@ -198,7 +198,7 @@ def slurm(node: LocalNode, library: str) -> Check:
     )
     got = f"{version}, {place}"
     wanted = _PLUGINS.get(_family(library))
-    listed = node.ask(["sh", "-c", "srun --mpi=list 2>&1"])  # older versions of srun list on stderr
+    listed = node.ask(["sh", "-c", "srun --mpi=list 2>&1"])  # older versions of srun print this list on stderr
     if not wanted or listed is None:
         return Check("Slurm", got)
     plugins = re.findall(r"\b(pmix\w*|pmi2|cray_shasta|none|openmpi)\b", listed)
@@ -249,7 +249,7 @@ def _interface(node: LocalNode, name: str, rates: Mapping[str, float]) -> str:
 def _rate_of(node: LocalNode, name: str) -> float | None:
     """Return the rate of a network interface or of its InfiniBand port, B/s; None if unknown."""
     folder = f"sys/class/net/{name}"
-    speed = node.text(f"{folder}/speed")  # in Mbit/s; -1 if unknown
+    speed = node.text(f"{folder}/speed")  # the rate in Mbit/s; -1 if it is unknown
     if speed.isdecimal() and int(speed) > 0:
         return int(speed) * GBIT / 1e3
     ports = (node.root / folder / "device/infiniband").glob("*/ports/*/rate")
@@ -362,7 +362,7 @@ def usable_gpus() -> tuple[int, str]:
 def all_reduce(rate: float | None, where: str, link: float | None = None, *, across: bool = False) -> Check:
     """Compare the rate of an all-reduce, B/s (None if it failed), with the rate `link` of the nodes' interface.
 
-    With `across`, the all-reduce was between nodes: if the interface's rate is unknown, no rate is expected.
+    `across` says that the all-reduce was between nodes: if `link` is unknown, there is then no expected rate.
     """
     name = "all-reduce"
     if rate is None:
@@ -457,8 +457,8 @@ def check_node(wanted_cores: int | None = None) -> list[Check]:
 
 
 def _world(ranks: int) -> tuple[str | None, str, World | None]:
-    """Return the MPI library's version text (None without library), a problem (empty without), and the world of the
-    job's ranks (None for one rank)."""
+    """Return the MPI library's version text (None without library), a message about a problem (empty without problem),
+    and the world of the job's ranks (None for one rank, or if MPI cannot be used)."""
     if not _installed("mpi4py"):
         return None, "", None
     try:
@@ -491,7 +491,7 @@ def _all_reduce_check(node: LocalNode, world: World | None, allowed: Sequence[Ma
 
 
 def merged_checks(found: Sequence[tuple[str, Sequence[Check]]]) -> list[Check]:
-    """Return one result of each check: that of the first node where the check failed, else that of rank 0."""
+    """Return one result for each check: from the first node where it failed; if it failed nowhere, from rank 0."""
     lines = []
     for index, first in enumerate(found[0][1]):
         failed = {host: checks[index] for host, checks in reversed(found) if checks[index].state == WRONG}

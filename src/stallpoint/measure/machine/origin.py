@@ -1,7 +1,7 @@
 """Origin of the bytes that a pass read (page cache, device, network, server's cache), by counters of this node.
 
-A `Source` is the file system below a path. `Source.read` reads the kernel's counters of it; `origin` decides by the
-difference of two readings. docs/measuring.md has the rules with their reasons.
+A `Source` is the file system below a path. `Source.read` reads the kernel's counters of this file system; `origin`
+decides by the difference of two readings. docs/measuring.md has the rules with their reasons.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Source:
 
     @property
     def locality(self) -> str:
-        """``local`` if one node has the file system, ``shared`` if several have, else ``unknown``."""
+        """``local`` if only one node has the file system, ``shared`` if several nodes have it, else ``unknown``."""
         if self.type in SHARED or self.remote:
             return "shared"
         return "local" if self.type in LOCAL else "unknown"
@@ -121,8 +121,8 @@ class Source:
 def origin(source: Source, counted: Counters, asked: int, node_asked: int, resident: float | None) -> str:
     """Return the origin of a pass's bytes.
 
-    `counted` are the counters' differences. `asked` are the bytes that this worker requested, `node_asked` those of all
-    workers of its node, for counters of the node. `resident` is the share that the page cache held before the pass.
+    `counted` are the counters' differences. This worker requested `asked` bytes, all workers of its node together
+    `node_asked` bytes. The page cache held the share `resident` of the pass's pages before the pass.
     """
     if not asked:
         return UNKNOWN
@@ -200,7 +200,7 @@ def _device(number: str, root: Path) -> Path | None:
 
 
 def _beneath(device: Path, root: Path) -> Iterator[Path]:
-    """Yield the disks beneath `device`: of an array its members, of a loop device the disk of its file."""
+    """Yield the disks beneath `device`: the members of an array, the disk of a loop device's file, else the device."""
     file = _text(device / "loop/backing_file").strip()
     if file:
         disk = _device(_mount_of(Path(file), root)[1], root)

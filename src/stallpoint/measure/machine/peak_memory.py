@@ -25,7 +25,7 @@ _CPU = torch.device("cpu")
 
 
 class PeakMemory:
-    """Meter of peak memory. It counts from its own construction, which comes after that of the network."""
+    """Meter of peak memory. It counts from its construction on; the network is built before."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
@@ -41,8 +41,8 @@ class PeakMemory:
     def row(self, tensors: Mapping[str, Iterable[torch.Tensor]], *, kept: bool = True) -> dict[str, Any]:
         """Return the measured columns of `tables.PEAK_MEMORY`, bytes; `tensors` are the tensors of training by kind.
 
-        A value is None if the system does not report it. `kept` says that the trained network is one that `resident`
-        keeps for other visits, and no copy of it.
+        A value is None if the system does not report it. `kept` is False if the trained network is a copy, and
+        not the network itself that `resident` keeps for other visits.
         """
         sizes = {name: sum(one.nbytes for one in group) for name, group in tensors.items()}
         host = device = process = None
@@ -62,7 +62,7 @@ def _private_bytes() -> int:
 
 @cache
 def _private_bytes_at_first() -> int:
-    """Return the bytes of private memory at the first call, before training; later, visits have left more behind."""
+    """Return the private memory at the first call, bytes: before training, when no visit has retained memory yet."""
     return _private_bytes()
 
 

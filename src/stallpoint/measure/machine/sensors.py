@@ -38,7 +38,7 @@ USAGE = "cpuacct.usage_percpu"
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """The state of all sensors at one moment; counters in s unless stated otherwise, None where unknown."""
+    """Values of all sensors at one moment: counters in s unless stated otherwise; a value is None if it is unknown."""
 
     runnable_wait: float | None = None
     """Time in which the computing thread was runnable but did not run; includes throttled time before Linux 6.18."""
@@ -73,7 +73,7 @@ COUNTERS = tuple(field.name for field in fields(Reading) if field.name not in ST
 
 
 def between(first: Reading, second: Reading) -> dict[str, float | int | str | None]:
-    """Return the change from a reading to a later one, by the names of `Reading`; for `STATES` the later reading."""
+    """Return the increase of each of `COUNTERS` between two readings, and `STATES` as in the second reading."""
     counted = {name: _increase(getattr(first, name), getattr(second, name)) for name in COUNTERS}
     return {**counted, **{name: getattr(second, name) for name in STATES}}
 
@@ -119,7 +119,7 @@ def kernel_id(root: Path = Path("/")) -> str:
 class Sample(NamedTuple):
     """Unparsed texts of all sensors at one moment (`Sensors.reading` parses them).
 
-    Parsing is postponed: right after an iteration, whose data fill the caches, it takes several times as long.
+    Parsing is postponed: right after an iteration, whose data fill the caches, it takes several times as long as later.
     """
 
     texts: Sequence[bytes]
@@ -151,7 +151,7 @@ class Sensors:
         self._throttles = [self._open(folder / "thermal_throttle/core_throttle_count") for folder in folders]
         sampled = folders[:: -(-len(folders) // constants.MAX_CLOCKS)]
         self._clocks = [self._open(folder / "cpufreq/scaling_cur_freq") for folder in sampled]
-        # Read only once, as reading /proc/cpuinfo takes as long as reading all other sensors.
+        # Read /proc/cpuinfo only once, as this takes as long as reading all other sensors.
         self._clock_before = None if any(self._clocks) else _cpuinfo_clock(root / "proc/cpuinfo", self._cpus)
         self._gpu = None if gpu is None else _gpu(gpu)
 
@@ -178,7 +178,7 @@ class Sensors:
         )
 
     def reading(self, sample: Sample) -> Reading:
-        """Parse a sample, also after `close`."""
+        """Parse a sample; this is possible even after `close`."""
         texts: dict[_SensorFile | None, bytes] = {None: b"", **dict(zip(self._files, sample.texts, strict=True))}
         busy, steal = busy_and_steal(texts[self._stat], self._cpus)
         if self._usage:
@@ -220,7 +220,7 @@ class Sensors:
         return None
 
     def _open_cpu_usage(self, root: Path) -> _SensorFile | None:
-        """Open the CPU times of the root cgroup of version 1, in ns; None if they cover only a container."""
+        """Open the root cgroup's file of CPU times, ns (cgroups of version 1); None if it covers only a container."""
         usage = next((file for group in groups(root, "cpuacct") if (file := self._open(group[-1] / USAGE))), None)
         busy, _ = busy_and_steal(self._stat.read() if self._stat else b"", self._cpus)
         counted = cpu_usage(usage.read(), self._cpus) if usage else None
@@ -290,16 +290,16 @@ def quota_files(root: Path = Path("/")) -> list[Path]:
     """
     for folders in groups(root, "cpu"):
         for files in [[folders[0] / "cpu.stat.local"], [folder / "cpu.stat" for folder in folders]]:
-            # A container does not see all parents of its cgroup, and the root cgroup has no such file.
+            # Some files may be missing: in a container those of parents outside it, and always that of the root cgroup.
             if found := [file for file in files if _throttled(_text(file)) is not None]:
                 return found
     return []
 
 
 def groups(root: Path, controller: str) -> Iterator[list[Path]]:
-    """Yield a list of folders: that of this process's cgroup for `controller`, then those of the cgroup's parents.
+    """Yield lists of folders. Each begins with the folder of this process's cgroup for `controller`; parents follow.
 
-    First comes the list for cgroups of version 1, then that for version 2; only one version has the controller.
+    The list for cgroups of version 1 comes first, then the list for version 2; only one version has the controller.
     """
     own_groups = [line.split(":", 2) for line in _text(root / "proc/self/cgroup").decode().splitlines()]
     mounts = [line.split() for line in _text(root / "proc/self/mountinfo").decode().splitlines()]

@@ -27,7 +27,7 @@ PATIENCE = 90.0
 
 def between_local_processes(ranks: int = 2) -> float | None:
     """Return the rate at which each of `ranks` processes on this node sends in an all-reduce, B/s; None on failure."""
-    import torch.distributed as dist  # before the fork: after it, each process would spend seconds on this import
+    import torch.distributed as dist  # imported before the fork: else each process would spend seconds on it
 
     if not dist.is_available():
         return None
@@ -82,7 +82,7 @@ def _timed(all_reduce: Callable[[torch.Tensor], object], values: torch.Tensor, c
 
 
 def _one_process(rank: int, ranks: int, folder: Path, sender: Connection) -> None:
-    """Measure the rate in one process; rank 0 sends it by `sender`. Errors are not printed: they end all processes."""
+    """Measure the rate in one process; rank 0 sends it by `sender`. An error ends all processes, and is not printed."""
     import torch
     import torch.distributed as dist
 

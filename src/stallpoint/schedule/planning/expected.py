@@ -1,8 +1,8 @@
 """Expected duration of a visit to each cell, with a 90 % interval, before anything is submitted.
 
 A cell that the study has visited is expected to take as long as before. For other cells, the estimate of `study.work`
-is multiplied by a ratio of measured to estimated times, that of the most similar visited cells: of the same network on
-as many nodes, else of the same network, the same kind, or the same hardware. Without visited cells, the ratio is 1.
+is multiplied by the ratio of measured to estimated times of visited cells. These are cells of the same network on as
+many nodes, else of the same network, else of the same kind, else of the same hardware. Without them, the ratio is 1.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class Expectations:
         cores: int | None = None,
         samples: Mapping[str, int] = MappingProxyType({}),
     ) -> None:
-        """Group `known_times`; `descriptions` is the folder with tables of own networks; see also `seconds`."""
+        """Group `known_times`. The folder `descriptions` has tables of own networks; `seconds` explains the rest."""
         self._descriptions, self._cores, self._samples = descriptions, cores, samples
         self._sizes: dict[str, Size] = {}
         self._groups: dict[tuple[object, ...], _TimeRatios] = {}
@@ -136,7 +136,7 @@ class Expectations:
         if key not in self._spread:
             group = self._groups[key]
             observed_spread = statistics.stdev(group.logs) if len(group.logs) > 1 else 0.0
-            # Known and further visits to a cell both scatter (2 / n). A new cell scatters about a mean (1 + 1 / n).
+            # Variance of the error, relative to that of the n logs: 2 / n for n more visits, 1 + 1 / n for a new cell.
             share = math.sqrt(2 / len(group.logs)) if basis == "cell" else math.sqrt(1 + 1 / len(group.logs))
             noise = statistics.median(group.noises) if group.noises else None
             self._spread[key] = (
@@ -156,7 +156,7 @@ class Expectations:
 
 
 def _groups(cell: Cell) -> list[tuple[str, tuple[object, ...]]]:
-    """Return basis and key of the groups of visited cells that resemble a cell; the most similar group comes first."""
+    """Return the groups to which a cell belongs, the most similar group first: for each, its basis and its key."""
     kind, hardware = cell.kind, cell.hardware
     return [
         ("cell", (cell.path,)),
@@ -191,8 +191,8 @@ def seconds(
 ) -> float:
     """Return the typical duration of one visit to a measured cell, s.
 
-    `size` is the size of the cell's network, `samples` the known number of samples in each storage. On one machine, all
-    ranks share `cores` cores. With None, and on GPUs, each rank has as many cores as threads.
+    `size` is the size of the cell's network, `samples` the known number of samples in each storage. If all
+    ranks are on one machine, they share `cores` cores. If `cores` is None, and on GPUs, a rank has a core per thread.
     """
     crowd = max(1.0, cell.ranks * cell.threads_per_worker / cores) if cores and cell.device == "cpu" else 1.0
     format_, path = getattr(cell, "storage_format", ""), getattr(cell, "storage_path", "")

@@ -22,7 +22,7 @@ rows of layers are more numerous, but read in parts."""
 
 
 def fit_memory(runs: Path, iterations: Path) -> int:
-    """Return the memory to request for the rule ``fit``, MB, by the numbers of rows in the files of two tidy tables."""
+    """Return the memory to request for the rule ``fit``, MB, by the rows in the files `runs` and `iterations`."""
 
     def rows(path: Path) -> int:
         with path.open("rb") as file:
@@ -51,7 +51,7 @@ def _warnings(cell: TrainCell, known_rows: Iterable[dict[str, Any]]) -> Iterator
         on_curve = matches and (row["sync"], row["prefetch"], row["shards"]) == (cell.sync, cell.prefetch, cell.shards)
         description = f"{cell.network} on {cell.hardware}, {cell.sync}: b = {cell.worker_batch:,}"
         smallest_failed = row["smallest_failed"]
-        # With a preset, workers need at least the memory of an isolated worker (none): they fail at the same b.
+        # A mini-batch that exceeds the memory of an isolated worker (preset none) exceeds it with any preset.
         if matches and smallest_failed and cell.worker_batch >= smallest_failed and (on_curve or row["sync"] == "none"):
             yield f"{description} is expected to fail: b = {smallest_failed:,.0f} ran out of memory"
         elif on_curve and row["basis"] == "predicted" and cell.worker_batch > row["largest_batch_low"]:

@@ -148,7 +148,7 @@ class BlockJob:
 
     @property
     def nesting_saves(self) -> Interval:
-        """Node-hours that one job for each number of nodes would save: idle node-hours minus those of more starts."""
+        """Node-hours that one job for each number of nodes would save: idle node-hours minus those for more starts."""
         other_nodes = sum({order.cell.nodes for order in self.orders} - {self.nodes})
         idle, starts = self.idle_node_hours.values(), self.start.times(other_nodes / 3600).values()[::-1]
         return Interval(*(max(0.0, hours - start) for hours, start in zip(idle, starts, strict=True)))
@@ -287,7 +287,7 @@ class Plan:
 
     @property
     def basis(self) -> dict[str, int]:
-        """Number of cells for each basis on which their duration is expected (`Expected.basis`)."""
+        """Number of cells by the basis on which their duration is expected (`Expected.basis`)."""
         return bases(self.orders)
 
     def append(self, file: Path) -> None:
@@ -298,7 +298,7 @@ class Plan:
 
 
 def bases(orders: Iterable[PlannedCell]) -> dict[str, int]:
-    """Return the number of cells for each basis on which their duration is expected (`Expected.basis`)."""
+    """Return for each basis the number of cells whose duration is expected on this basis (`Expected.basis`)."""
     counts = Counter(order.expected.basis for order in orders)
     return {basis: counts[basis] for basis in BASES if counts[basis]}
 
@@ -326,8 +326,8 @@ def planned(
     """Return the plan for the measurements in `blocks`; durations of earlier visits are read below `results`.
 
     `storages` are the study's storage entries, which state numbers of generated samples. `other_folders` have durations
-    of other studies, for cells that this study has not visited. Such a duration is used if it is from the same hardware
-    entry; with shared `cores` (`expected.seconds`), if it is from this machine. Without blocks no file is read.
+    of other studies, for cells that this study has not visited. Such durations must be from the same hardware entry,
+    or, if ranks share `cores` (`expected.seconds`), from this machine. Without blocks no file is read.
     """
     if not blocks:
         return Plan(study, [], concurrent, requests)
@@ -402,7 +402,7 @@ def samples_of(storages: Mapping[str, Mapping[str, Any]], results: Path) -> dict
 
 
 def _overheads(sessions: Sequence[Session]) -> tuple[Interval, Interval]:
-    """Return the time to start processes and the time between two visits, s: of earlier sessions, or assumed."""
+    """Return the time to start processes, s, and the time between visits, s, from earlier sessions, else assumed."""
     start_times = [one.starting / one.starts for one in sessions if one.starts]
     between = [(one.wall - one.visiting - one.starting) / one.visits for one in sessions]
     return (

@@ -20,7 +20,7 @@ million rows 143 s (``benchmarks/run.py scale many-cells``)."""
 
 
 def storage_minutes(name: str, storages: Mapping[str, Mapping[str, Any]], results: Path) -> int:
-    """Return the time limit, in minutes, for preparing the storage entry `name`. An unknown one counts as ImageNet."""
+    """Return the time limit, in minutes, to prepare the storage entry `name`; an unknown size counts as ImageNet's."""
     entry = storages[name]
     samples = plan.samples_of(storages, results).get(name, EPOCH_SAMPLES)
     sample_seconds = LISTED + (GENERATED if "generate" in entry else 0.0)
@@ -32,7 +32,7 @@ def storage_minutes(name: str, storages: Mapping[str, Mapping[str, Any]], result
 
 
 def tables_minutes(cells: int, layer_files: Iterable[Path] = ()) -> int:
-    """Return the time limit, in minutes, for making the tables of `cells` cells. `layer_files` have rows of layers."""
+    """Return the time limit, in minutes, to make the tables of `cells` cells, with rows for layers in `layer_files`."""
     rows = 0
     for path in layer_files:
         with path.open("rb") as file:

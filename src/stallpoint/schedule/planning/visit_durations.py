@@ -82,7 +82,7 @@ class Durations:
     def read_all(cls, *folders: Path, machines: Mapping[str, tuple[str, int]] = MappingProxyType({})) -> Durations:
         """Return the durations in all files of `folders`; later files replace earlier ones.
 
-        `machines` maps each hardware entry that is this machine to a worker's device and threads. If there is one,
+        `machines` maps each hardware entry that is this machine to a worker's device and threads. With such an entry,
         durations from other machines are left out, and entries with equal device and threads share durations.
         """
         durations, host = cls(), socket.gethostname()
@@ -116,7 +116,7 @@ def _cell(kind: str, **values: Any) -> Cell:
 
 
 def add(file: Path, times: Iterable[CellTimes], session: Session) -> None:
-    """Add a session to the file; `times` has the durations of its cells, which replace earlier ones."""
+    """Add a session to the file; `times` has its cells' durations, which replace earlier durations of these cells."""
     durations = Durations.read(file)
     durations.cells.update({one.cell.path: one for one in times if one.durations})
     durations.sessions.append(session)
@@ -124,7 +124,7 @@ def add(file: Path, times: Iterable[CellTimes], session: Session) -> None:
 
 
 def other_studies(results: Path) -> list[Path]:
-    """Return the folders with durations of the other studies in the parent folder of `results`."""
+    """Return the folders with durations of other studies, whose results lie in the same folder as `results`."""
     return sorted({*results.parent.glob(f"*/schedule/{FOLDER}")} - {results / "schedule" / FOLDER})
 
 
