@@ -74,7 +74,7 @@ def read_log(lines: Iterable[str], path: str, *, format: str, ranks: int) -> Ite
 
 
 def read_runs(lines: Iterable[str], path: str, *, format: str) -> list[AllReduceRun]:
-    """Return the runs in the output `lines` of a program, with numbers of ranks; `format` is a key of `FORMATS`."""
+    """Return the runs in a program's output `lines`, each with its number of ranks; `format` is a key of `FORMATS`."""
     reader = FORMATS[format](None)
     reader.others = True
     runs: dict[int, AllReduceRun] = {}
@@ -109,10 +109,10 @@ class _ShownValues:
 
 
 def _collective_and_ranks(rows: Sequence[_ShownValues]) -> tuple[str, int | None]:
-    """Return the collective and its number of ranks (or None), from the row with the largest bandwidth."""
+    """Return the collective and its number of ranks (None if unknown), from the row with the largest bandwidth."""
     row = max(rows, key=lambda row: row.algbw)
     factor = row.busbw / row.algbw if row.algbw else 0.0
-    if not row.parts:  # a shortened table: only its bandwidths are known
+    if not row.parts:  # a shortened table, which has only bandwidths
         if row.algbw >= 1 and 0 < factor < 1:
             return "all-gather, reduce-scatter or all-to-all", round(1 / (1 - factor))
         return "all-reduce", round(2 / (2 - factor)) if 1 < factor < 1.999 and row.algbw >= 1 else None
@@ -201,7 +201,7 @@ class _LogReader:
         raise NotImplementedError
 
     def _fields_by_column(self, fields: Sequence[str]) -> dict[str, str]:
-        """Return a line's fields by column, the first of equal names; `ValueError` unless each column has a field."""
+        """Return a line's fields by column name (of equal names the first); `ValueError` for too few or many fields."""
         if not (fields[0].isascii() and fields[0].isdigit()):
             raise ValueError(f"{' '.join(fields)!r} is not a measurement; take the line out if it means no harm")
         if len(fields) != len(self._columns):
@@ -218,8 +218,8 @@ _FAILURE_WORDS = re.compile(
 class _NcclTestsReader(_LogReader):
     """Reader of nccl-tests, such as ``all_reduce_perf``, which time operations out of place and in place.
 
-    Training reduces in place: the in-place time is read if the log has it, else the time out of place. A log lists the
-    ranks of each program. This shows a build without MPI, where each process is a program with a single rank.
+    Training reduces in place: the in-place time is read if the log has it, else the time out of place. In a build
+    without MPI, each process is a program of its own with a single rank: the log lists rank 0 several times.
     """
 
     backend = "torch"

@@ -129,7 +129,7 @@ def open_bytes(path: Path) -> IO[bytes]:
 
 
 def head(path: Path) -> bytes:
-    """Return the first bytes of a file, decompressed, and UTF-16 text as UTF-8; `InputError` for an unreadable file."""
+    """Return the first bytes of a file, decompressed; UTF-16 text becomes UTF-8. Raises `InputError` if unreadable."""
     try:
         with open_bytes(path) as file:
             first_bytes = file.read1(HEAD_BYTES) if isinstance(file, gzip.GzipFile) else file.read(HEAD_BYTES)

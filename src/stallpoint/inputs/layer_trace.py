@@ -130,7 +130,7 @@ def _integer(text: str, column: str) -> int:
 
 
 def _check_layer(index: int, layer: TracedLayer, first_layers: Sequence[TracedLayer]) -> None:
-    """Raise `ValueError` if a layer is invalid, or is not layer `index` of the first iteration again."""
+    """Raise `ValueError` if a layer is invalid, or differs from layer `index` of the first iteration."""
     if index == 0 and (layer.backward or layer.communication or layer.gradient_bytes):
         raise ValueError(f"id 0 is the data layer, which has a forward time alone; here it is {layer.name}")
     if layer.communication and not layer.gradient_bytes:
@@ -144,7 +144,7 @@ def _check_layer(index: int, layer: TracedLayer, first_layers: Sequence[TracedLa
 
 
 def _check_complete(layers: Sequence[TracedLayer], first_layers: Sequence[TracedLayer], count: int) -> None:
-    """Raise `ValueError` if iteration number `count` has fewer layers than the first, or no layer but data."""
+    """Raise `ValueError` if iteration number `count` has fewer layers than the first, or only the data layer."""
     if len(layers) < max(2, len(first_layers)):
         raise ValueError(
             f"iteration {count} ends after id {len(layers) - 1}"

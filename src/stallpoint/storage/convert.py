@@ -184,7 +184,7 @@ def _check_folders(conversion: Conversion) -> None:
 
 
 def _check_labels(target: Storage, samples: SampleSet) -> None:
-    """Raise `InputError` if a class has no sample: class folders are numbered without gaps, so labels would change."""
+    """Raise `InputError` if a class has no sample: labels would change, as class folders are numbered without gaps."""
     if issubclass(target.kind, SmallFiles) and samples.facts()["classes"] != samples.classes:
         raise InputError(
             f"{samples.path}: has {samples.facts()['classes']} classes with labels up to {samples.classes - 1}; format "

@@ -39,11 +39,11 @@ def prepare(
 ) -> dict[str, Any]:
     """Prepare the storage and return its manifest, which describes the content with a checksum.
 
-    With `generate` the folder becomes a synthetic set of that many samples (of `shape`, or the format's default). A
+    With `generate` the folder becomes a synthetic set of that many samples (default shape: the format's). A
     complete set with the same parameters is kept, a damaged set is written anew. With a `source` the folder is
     converted from the source, unless it exists. If `max_corrupt` is above 0, all samples are decoded, and up to
     `max_corrupt` corrupt samples are excluded from the index. Raises `InputError` if the folder has other content, no
-    samples, missing samples, or more corrupt samples.
+    samples, missing samples, or more corrupt samples than `max_corrupt`.
     """
     if generate is not None:
         is_current = _new_marker(storage, generate, seed, shape) == _marker(storage) and _is_complete(storage, generate)
@@ -65,7 +65,7 @@ def prepare(
 
 
 def _corrupt_samples(storage: Storage, max_corrupt: int) -> dict[int, str]:
-    """Return why samples cannot be decoded, by sample number; raise `InputError` above `max_corrupt`."""
+    """Return sample number -> why the sample cannot be decoded; `InputError` for more than `max_corrupt` samples."""
     sample_set = storage.open()
     found: dict[int, str] = {}
     progress = Progress("decode", [1] * sample_set.samples)

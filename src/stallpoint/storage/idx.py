@@ -146,7 +146,7 @@ class IdxImages(ImageSet):
 
 
 def _set_file(path: Path, ending: str) -> Path | None:
-    """Return the set's file of images or labels (by `ending`), compressed or not; None without such a file."""
+    """Return the set's file, compressed or not, of images or of labels (`ending` says which); None if it is missing."""
     folder, name = (path, "*") if path.is_dir() else (path.parent, path.name)
     found = [file for suffix in ("", ".gz") for file in sorted(folder.glob(f"{name}{ending}{suffix}"))]
     names = sorted({file.name.removesuffix(".gz").removesuffix(ending) for file in found})
@@ -167,7 +167,7 @@ def _cached_content(file: Path, _modification_time: int, _file_size: int) -> byt
 
 
 def _read_content(file: Path, size: int = -1) -> bytes:
-    """Return the decompressed bytes of the file, or only the first `size` of them if `size` is not -1."""
+    """Return the first `size` bytes of the decompressed file; all bytes if `size` is -1."""
     try:
         with gzip.open(file) if file.suffix == ".gz" else file.open("rb") as opened:
             return opened.read(size)
@@ -176,7 +176,7 @@ def _read_content(file: Path, size: int = -1) -> bytes:
 
 
 def _header_sizes(file: Path, dimension_count: int) -> tuple[int, ...]:
-    """Return the dimensions' sizes; raise `InputError` for other types, or another number of dimensions."""
+    """Return the dimensions' sizes; raise `InputError` unless the file has bytes in `dimension_count` dimensions."""
     content = _read_content(file, 4 + 4 * dimension_count)
     if content[:4] != bytes([0, 0, _BYTE_TYPE, dimension_count]) or len(content) < 4 + 4 * dimension_count:
         raise InputError(f"{file}: not an IDX file of bytes in {dimension_count} dimensions")

@@ -67,7 +67,7 @@ def decode_image(data: bytes, size: int, name: str) -> Pixels:
     try:
         with Image.open(io.BytesIO(data)) as image:
             image.draft("RGB", (size, size))
-            colour_image = image if image.mode == "RGB" else image.convert("RGB")  # `convert` would copy an RGB image
+            colour_image = image if image.mode == "RGB" else image.convert("RGB")  # `convert` copies even RGB images
             pixels = np.asarray(colour_image.resize((size, size), Image.Resampling.BILINEAR))
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
         problem = "its bytes are none" if isinstance(error, UnidentifiedImageError) else error

@@ -28,7 +28,7 @@ _WRITE_LOCK = threading.Lock()
 
 
 class LmdbImages(EncodedImages):
-    """Images in an LMDB; the index has the images' keys where other formats have files."""
+    """Images in an LMDB. The index holds each image's key, where other formats have a file name."""
 
     layout = f"{LMDB_FILE}, an LMDB of Caffe's Datum with encoded images"
 

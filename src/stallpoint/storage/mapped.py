@@ -25,7 +25,7 @@ class MappedImages(RawImages):
 
     @override
     def read(self, index: int) -> bytes:
-        """Copy the sample out of the map, and raise errors like `SampleSet.read`. Page faults are part of the read."""
+        """Copy the sample from the map, so that page faults occur in the read. Errors are those of `SampleSet.read`."""
         extent = self._extent(index)
         begin, end = extent.offset, extent.offset + extent.size
         try:

@@ -1,7 +1,7 @@
 """Format ``redis``: images in a database server, as mentioned by Keuper & Pfreundt (2016, section IV).
 
 The server has two hashes, one of encoded images and one of labels; a sample has the same field in both. The storage's
-folder has only a file with the server's address. A new set copies the address of the nearest parent folder with a file.
+folder has only a file with the server's address. A new set copies the address from the nearest such file above it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ TIMEOUT_SECONDS = 30
 
 
 class RedisImages(EncodedImages):
-    """Images in a Redis server; the index has the samples' fields where other formats have files."""
+    """Images in a Redis server. The index holds each sample's field, where other formats have a file name."""
 
     layout = f'{FILE}, {{"url": "redis://HOST:PORT", "key": KEY}}; hashes KEY:images and KEY:labels of equal fields'
 
@@ -90,7 +90,7 @@ class RedisImages(EncodedImages):
     @classmethod
     @override
     def begin(cls, path: Path, samples: int, shape: SampleShape | None) -> None:
-        """Create the folder with a new key and the server's address, found in the nearest parent folder."""
+        """Create the folder with a new key, and the server's address from the nearest parent folder that has one."""
         address_file = next((folder / FILE for folder in path.resolve().parents if (folder / FILE).exists()), None)
         if address_file is None:
             example = '{"url": "redis://HOST:PORT"}'

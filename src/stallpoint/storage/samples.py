@@ -74,7 +74,7 @@ class SampleShape(ABC):
 
     @abstractmethod
     def suits(self, takes: Inputs) -> bool:
-        """Return whether samples of this shape are large enough for a network with the inputs `takes`."""
+        """Return whether samples of this shape are large enough for a network with these inputs."""
 
 
 class SampleSet(ABC):
@@ -136,7 +136,7 @@ class SampleSet(ABC):
         return int(self._size[index])
 
     def extent(self, index: int) -> Extent | None:
-        """Return which bytes a read of the sample reads; None if the format's library hides that, or reads no file."""
+        """Return the part of a file that a read of the sample reads; None if it is unknown or no file is read."""
         return self._extent(index)
 
     def label(self, index: int) -> int:
@@ -157,7 +157,7 @@ class SampleSet(ABC):
 
         Raises `Unreadable` if the file system refuses, `Unavailable` if the file ends before the sample.
         """
-        # Files are looked up by number, as building a path takes nearly as long as a read from the page cache.
+        # Open files are found by number: building a path would take nearly as long as a read from the page cache.
         file, size = self._open.get(int(self._file[index])), int(self._size[index])
         with suppress(OSError):  # if the read fails, it is repeated below, where errors are reported
             if file is not None and len(data := os.pread(file, size, int(self._offset[index]))) == size:
@@ -215,7 +215,7 @@ class SampleSet(ABC):
         """Decode the stored bytes of the sample; raise `InputError` naming the file of a bad sample."""
 
     def facts(self) -> dict[str, int]:
-        """Return what a manifest has besides number and sizes of samples; by default the number of classes."""
+        """Return the format's own entries of a manifest; by default ``classes``, the number of different labels."""
         return {"classes": len(np.unique(self._label))}
 
     @classmethod

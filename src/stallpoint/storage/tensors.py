@@ -27,7 +27,7 @@ class SyntheticTensors(SampleSet):
     @classmethod
     @override
     def feeds(cls, takes: type[Inputs]) -> bool:
-        """Return True for all networks."""
+        """Return True: the tensors get the shape that the network takes."""
         return True
 
     @classmethod
@@ -54,7 +54,7 @@ class SyntheticTensors(SampleSet):
 
     @override
     def facts(self) -> dict[str, int]:
-        """Return nothing, because classes and sizes are those of the network."""
+        """Return an empty dictionary: classes and sizes are those of the network."""
         return {}
 
 

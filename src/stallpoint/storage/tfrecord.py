@@ -80,7 +80,7 @@ def _example_spans(data: memoryview) -> Iterator[Span]:
 
 def _checksum(data: Buffer) -> bytes:
     """Return the CRC-32C in TensorFlow's masked form: rotated by 15 bits, plus a constant."""
-    import crc32c  # the extra stallpoint[measure] installs this package
+    import crc32c  # the extra stallpoint[measure] installs crc32c
 
     checksum = crc32c.crc32c(data)
     return _CHECKSUM.pack(((checksum >> 15 | checksum << 17) + 0xA282EAD8) & 0xFFFFFFFF)

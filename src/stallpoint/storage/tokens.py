@@ -1,7 +1,7 @@
 """Format ``tokens``: a text as numbers, cut into sequences of equal length, in one array file.
 
 The file ``tokens.npy`` is an array [samples, length + 1] of uint16, or uint32 for larger vocabularies. Each token is
-the label of the token before it, so the last token is only a label. A network may take a sequence's beginning.
+the label of the token before it, so the last token is only a label. Networks may use only each sequence's beginning.
 """
 
 from __future__ import annotations

@@ -73,7 +73,7 @@ class CellLimits:
 
 @dataclass(frozen=True)
 class Rule:
-    """Rule for the values of a column: `wrong` is true for a value that breaks it, `bounds` says what is allowed."""
+    """Rule for a column's values. `wrong` is true in rows that break the rule; `bounds` describes allowed values."""
 
     column: str
     bounds: str
@@ -82,7 +82,7 @@ class Rule:
 
 @dataclass(frozen=True)
 class CheckedRows:
-    """Rules of a table, and its rows; the rows have additional columns to which the rules compare values."""
+    """Rows of a table, and rules for them. Some rules compare a value with a column that was added to the rows."""
 
     table: Table
     rows: pl.LazyFrame
@@ -105,7 +105,7 @@ def numbered(rows: Path | pa.Table) -> pl.LazyFrame:
 
 
 def check(record: Record, limits: Mapping[str, CellLimits]) -> None:
-    """Raise `ImpossibleValue` for the first one; `limits` maps each cell's path to the limits of the cell."""
+    """Raise `ImpossibleValue` for the first impossible value of `record`; `limits` are the cells' limits by path."""
     limits_by_cell = pl.LazyFrame(
         {
             "cell": [*limits],
@@ -265,7 +265,7 @@ def _layer_rules(record: Record) -> Iterator[CheckedRows]:
 
 
 def _is_longer(seconds: pl.Expr, limit: str) -> pl.Expr:
-    """Return whether a time exceeds the column `limit` by more than the readings of two clocks may differ."""
+    """Return whether a time exceeds the column `limit`, with an allowance for differences between two clocks."""
     return seconds > col(limit) * _SLACK + _CLOCKS
 
 

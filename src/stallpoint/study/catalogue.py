@@ -73,7 +73,7 @@ class Catalogue:
     """Hardware -> fields that all its cells have, from the hardware entry and the study."""
 
     def common(self, hardware: str, **changes: int) -> dict[str, Any]:
-        """Return the fields that all cells on the hardware have; the arguments `changes` add or replace fields."""
+        """Return the values that all cells of `hardware` share, by field; `changes` add or replace values."""
         return {**self.defaults[hardware], **changes}
 
 
@@ -162,7 +162,7 @@ def _refuse_unknown(config: Mapping[str, Any], known_names: Mapping[str, Collect
 
 
 def _unknown_name_lines(unknown_names: Mapping[tuple[str, tuple[str, ...], str], list[str]]) -> Iterator[str]:
-    """Yield an error for each unknown name, with its positions; the first error for each kind lists known names."""
+    """Yield an error for each unknown name, with positions. Known names of a kind, e.g. presets, are listed once."""
     listed_kinds = set()
     for (noun, names, name), places in unknown_names.items():
         remainder = f" and {len(places) - 3} more" if len(places) > 3 else ""
@@ -172,7 +172,7 @@ def _unknown_name_lines(unknown_names: Mapping[tuple[str, tuple[str, ...], str],
 
 
 def _values(value: Any, key: list[str], position: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield position and value of each entry under `key`, a list of parts such as ``what_if``, ``[]``, ``sync``."""
+    """Yield position and value of each entry under `key`, which is a list such as ``["what_if", "[]", "sync"]``."""
     if not key:
         yield position, value
         return
@@ -188,7 +188,7 @@ def _values(value: Any, key: list[str], position: str = "") -> Iterator[tuple[st
 
 
 def _networks(own_networks: Mapping[str, Mapping[str, Any]]) -> dict[str, Inputs]:
-    """Return the inputs of each network, by name: of the registry's networks, and of the study's own networks."""
+    """Return the inputs that networks of the registry and of the study take, by name of the network."""
     inputs = {name: network.takes for name, network in NETWORKS.items()}
     for name, entry in own_networks.items():
         if name in NETWORKS:
@@ -245,7 +245,7 @@ def _check_hardware(config: Mapping[str, Any]) -> None:
 def _unfit_storages(
     networks: Mapping[str, Inputs], storage: Mapping[str, Mapping[str, Any]]
 ) -> Iterator[tuple[tuple[str, str], str]]:
-    """Yield each pair of a network and a storage that do not fit, and the reason, for `Catalogue.unfit_reasons`."""
+    """Yield each pair (network, storage) where the network cannot train on the storage's samples, and the reason."""
     for name, entry in storage.items():
         format_ = FORMATS[entry["format"]]
         generated = shape(entry) if entry.keys() & {"generate", "convert_from"} else None
@@ -257,7 +257,7 @@ def _unfit_storages(
 
 
 def _default_fields(entry: Mapping[str, Any], hardware: str, config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields that all cells on a hardware entry have."""
+    """Return the values that all cells of a hardware entry share, by field of the cells."""
     return {
         "hardware": hardware,
         "device": entry["device"],
@@ -341,7 +341,7 @@ def _generation(entry: Mapping[str, Any]) -> list[Any]:
 
 
 def shape(entry: Mapping[str, Any]) -> SampleShape | None:
-    """Return the shape of a storage entry's generated samples; None if its format has no class of shapes."""
+    """Return the shape of a storage entry's generated samples; None for a format whose samples vary in shape."""
     shape_class = FORMATS[entry["format"]].shape
     return shape_class(**{key: entry[key] for key in SHAPE_KEYS[shape_class] if key in entry}) if shape_class else None
 

@@ -89,7 +89,7 @@ class Cell:
 
     @classmethod
     def later(cls) -> dict[str, Any]:
-        """Default values of the settings that a cell's JSON omits if they have these values."""
+        """Return the defaults of settings that were added later; a cell's JSON omits settings with these values."""
         return {one.name: one.default for one in fields(cls) if one.metadata == LATER}
 
     def to_json(self) -> str:
@@ -114,9 +114,9 @@ class Cell:
         return self.ranks
 
     def rows(self, table: Table, visits: int) -> tuple[int | None, str]:
-        """Return the expected number of rows of `table`, or None, and words such as ``8 ranks`` that explain it.
+        """Return the expected number of rows of `table` (None if unknown), and its explanation, such as ``8 ranks``.
 
-        `visits` counts visits of single ranks. If visits have different numbers of rows, the result divides the total.
+        `visits` counts visits of single ranks. Some tables have a multiple of the expected number of rows.
         """
         if table in (VISITS, ENVIRONMENTS):
             return self.recorded_ranks, f"{self.recorded_ranks} ranks"

@@ -237,7 +237,7 @@ class Record:
             self._refuse(file, f"{rows:,} rows; {words} make {expected:,}{'' if exactly else ' or a multiple of it'}")
 
     def _expected_rows(self, table: Table) -> tuple[int | None, str]:
-        """Return the expected number of rows (for some tables a divisor), or None, and words that explain it."""
+        """Return the expected number of rows, or None, and an explanation. Some tables have a multiple of it."""
         if table is LAYERS:
             iterations = self.rows[ITERATIONS.name]
             return iterations, f"{iterations:,} iterations"
@@ -258,7 +258,7 @@ class Record:
 
 
 def _cell_columns(cell: Cell, table: Table) -> dict[str, Any]:
-    """Return the columns of `table` that have the same value in all rows of a cell, with this value."""
+    """Return column -> value, for the columns of `table` that have the same value in all rows of a cell."""
     values: dict[str, Any] = {"cell": cell.path}
     if table is not SLURM_JOBS:  # in SLURM_JOBS, the column `nodes` has the nodes of the job, not of the cell
         names = {*cell.axes, "kind", "hardware", "nodes", "workers_per_node", "ranks", "repeat"}
@@ -268,7 +268,7 @@ def _cell_columns(cell: Cell, table: Table) -> dict[str, Any]:
 
 
 def _extreme_values(found: Sequence[Any]) -> tuple[Any, Any, int] | None:
-    """Return minimum, maximum and number of nulls of a column from the footer's statistics; None if there are none."""
+    """Return a column's minimum, maximum and number of nulls from the footer; None for a footer without statistics."""
     if not all(one and one.has_null_count and one.has_min_max for one in found):
         return None
     return min(one.min for one in found), max(one.max for one in found), sum(one.null_count for one in found)

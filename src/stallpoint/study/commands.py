@@ -74,7 +74,7 @@ LAUNCHERS = {
         NODE,
         "accelerate launch --no_python --num_machines {nodes} --machine_rank {node} --num_processes {ranks} "
         "--main_process_ip {address} --main_process_port {port} --mixed_precision no --dynamo_backend no",
-        "--multi_gpu",  # without this option, accelerate starts a single process, even on CPUs
+        "--multi_gpu",  # without --multi_gpu, accelerate starts a single process, even on CPUs
         announces_single=False,
     ),
     "srun": Launcher(
@@ -99,7 +99,7 @@ RATES = {
 
 THREAD_VARIABLES = (
     "OMP_NUM_THREADS",
-    "MKL_NUM_THREADS",  # PyTorch with MKL heeds this variable before OMP_NUM_THREADS
+    "MKL_NUM_THREADS",  # in PyTorch with MKL, MKL_NUM_THREADS overrides OMP_NUM_THREADS
     "OPENBLAS_NUM_THREADS",
     "GOTO_NUM_THREADS",
     "BLIS_NUM_THREADS",
@@ -115,7 +115,7 @@ def thread_variables(threads: int) -> dict[str, str]:
 
 
 def launcher_of(launcher_text: str) -> Launcher:
-    """Return the launcher named `launch`. If there is none, `launch` is the text of a launcher run once for the job."""
+    """Return the launcher with the name `launcher_text`. Any other text is itself a launcher, run once for the job."""
     return LAUNCHERS.get(launcher_text) or Launcher(JOB, launcher_text)
 
 

@@ -69,7 +69,7 @@ def load_study(file: Path) -> Any:
 
 
 def merged_into_base(study: Any, file: Path, files_above: tuple[Path, ...] = ()) -> Any:
-    """Return `study`, the content of `file`, merged into its base: the study that it names under the key `BASE`.
+    """Return `study` from `file`, merged into its base: another study, whose file `study` names under the key `BASE`.
 
     As in Snakemake with several files, mappings are merged; any other value of the study replaces its base's value.
     """
@@ -109,12 +109,12 @@ def _load(file: Path) -> Any:
         raise InputError(f"{file}: not UTF-8 (byte {error.start}); save it as UTF-8") from None
     except RecursionError:
         raise InputError(f"{file}: lists or mappings that lie too deep in each other") from None
-    except ValueError as error:  # raised for integers of thousands of digits, and for dates such as 2024-02-30
+    except ValueError as error:  # PyYAML raises ValueError for dates such as 2024-02-30, and for very long integers
         raise InputError(f"{file}: {error}") from None
 
 
 def _refuse_twice(node: yaml.Node | None, file_name: str, ids: set[int], enclosing_ids: tuple[int, ...] = ()) -> None:
-    """Raise `InputError` for a repeated key, and for a node that contains itself (is one of `enclosing_ids`)."""
+    """Raise `InputError` for a repeated key, and for a YAML node inside itself, whose id is in `enclosing_ids`."""
     if id(node) in enclosing_ids:
         assert node
         raise InputError(f"{file_name}, line {node.start_mark.line + 1}: what begins here holds an alias of itself")
@@ -162,7 +162,7 @@ def check(config: Mapping[str, Any], schema: Mapping[str, Any]) -> dict[str, Any
 
 @cache
 def _validator() -> Any:
-    """Return a class that validates by JSON schemas, but does not accept 2.0 as an integer: paths would have "2.0"."""
+    """Return a class that validates by JSON schemas, but rejects 2.0 as an integer: cells' paths would have "2.0"."""
     from jsonschema import Draft202012Validator, validators  # only stallpoint[workflow] installs jsonschema
 
     types = Draft202012Validator.TYPE_CHECKER.redefine(
@@ -180,13 +180,13 @@ def check_plain(config: Mapping[str, Any]) -> None:
 
 
 def _entry_count(value: Any, count_by_id: dict[int, int], depth: int) -> int:
-    """Return the number of entries in a value, and the value itself; an entry with several aliases counts each time."""
+    """Return 1 plus the number of entries in a value. An entry repeated by aliases counts at each place."""
     if depth > MAX_DEPTH:
         raise InputError(f"the study: nested more than {MAX_DEPTH} levels deep")
     if not isinstance(value, Mapping | list):
         return 1
     if id(value) not in count_by_id:
-        count_by_id[id(value)] = 1  # a first count, which ends the recursion if the value contains itself
+        count_by_id[id(value)] = 1  # a temporary count, which ends the recursion if the value contains itself
         inner = value.values() if isinstance(value, Mapping) else value
         count_by_id[id(value)] = 1 + sum(_entry_count(one, count_by_id, depth + 1) for one in inner)
     return count_by_id[id(value)]
@@ -264,7 +264,7 @@ def _error_message(error: ValidationError) -> str:
 
 
 def _closest_error(error: ValidationError) -> ValidationError:
-    """Return the error of one alternative of a ``oneOf`` (a value, or a list): the one that the user probably meant."""
+    """Return the user's most likely error in a value that fits no alternative of the schema's ``oneOf``."""
     context = error.context or []
     wanted_type = "array" if isinstance(error.instance, list) else None
     fitting_errors = [inner for inner in context if not (inner.validator == "type" and not inner.path)]
@@ -274,7 +274,7 @@ def _closest_error(error: ValidationError) -> ValidationError:
 
 
 def _with_defaults(value: Any, schema: Mapping[str, Any], root: Mapping[str, Any]) -> Any:
-    """Return `value` with the schema's defaults for missing keys, except settings that blocks take from the study."""
+    """Return `value` with the schema's defaults for missing keys. Keys that a block takes from the study stay out."""
     if "$ref" in schema:
         target: Any = root
         for part in schema["$ref"].removeprefix("#/").split("/"):
@@ -290,7 +290,7 @@ def _with_defaults(value: Any, schema: Mapping[str, Any], root: Mapping[str, Any
         for key, inner in properties.items():
             if key in completed_value:
                 continue
-            if "$ref" in inner and "default" not in inner:  # a block takes this setting from the study
+            if "$ref" in inner and "default" not in inner:  # a block takes the setting `key` from the study
                 if schema is not root:
                     continue
                 inner = root["$defs"][inner["$ref"].rsplit("/", 1)[1]]
@@ -333,7 +333,7 @@ def check_paths(config: Mapping[str, Any]) -> None:
 def list_folders(config: Mapping[str, Any]) -> None:
     """Replace each folder of traces in `config` by its files, in the order of the numbers in their names.
 
-    A missing folder stays as it is: archives lack it. YAML files are left out, as an exported run has its study there.
+    A missing folder stays in `config`: archives lack it. YAML files are left out, such as the study of an exported run.
     """
     for entry in config["hardware"].values():
         for trace in entry.get("traces", []):

@@ -42,7 +42,7 @@ class RequestedCells:
     """All-reduces measured by other programs (`ImportedCollectivesCell`)."""
 
     def common(self, section: str, hardware: str, placement: Sequence[int], repeat: int) -> dict[str, Any]:
-        """Return the fields that cells of every kind have; `section` of the study can have its own number of visits."""
+        """Return values of the fields that all cells have. The study's `section` may set the number of visits."""
         nodes, workers = placement
         visits = {"visits": self.config[section]["visits"]} if "visits" in self.config[section] else {}
         return {**self.defaults[hardware], "nodes": nodes, "workers_per_node": workers, "repeat": repeat, **visits}
@@ -117,5 +117,5 @@ def run_row(cell: Cell, started: datetime, *, failure: str = "", source: str = "
 
 
 def write_failure(cell: Cell, folder: Path, started: datetime, reason: str) -> None:
-    """Write to `folder`, of a record or of a visit, that the cell cannot run here, and the `reason`."""
+    """Write to the `folder` of a record or a visit that the cell cannot run here, with the `reason`."""
     write_cell(folder, {RUNS.name: [run_row(cell, started, failure=reason)]})

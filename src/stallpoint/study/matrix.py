@@ -105,7 +105,7 @@ def _worker_batch(combination: Mapping[str, Any], ranks: int) -> int:
 def _without_excluded(
     combinations: Iterable[dict[str, Any]], config: Mapping[str, Any], excluded: list[Exclusion]
 ) -> Iterator[dict[str, Any]]:
-    """Yield the combinations that meet no condition under ``exclude``; append all others to `excluded`."""
+    """Yield the combinations that meet no condition under ``exclude``; append each that meets one to `excluded`."""
     conditions = {text: _condition(index, text) for index, text in enumerate(config["exclude"])}
     for combination in combinations:
         row = _row(combination) if conditions else {}
@@ -238,7 +238,7 @@ def _repeats(cell: TrainCell) -> Iterator[str]:
 def intervention_cells(cell: TrainCell, names: Iterable[str]) -> Iterator[TrainCell]:
     """Yield a cell for each intervention in `names` that is possible on `cell`.
 
-    Training without communication is an ordinary training cell, the same for all presets that differ in communication.
+    The cell without communication is an ordinary training cell; presets that differ only in communication share it.
     """
     if cell.scaling == "compute":
         return
@@ -422,9 +422,9 @@ def _collectives_of(cell: ImportedTrainCell, logs: Sequence[Mapping[str, Any]]) 
 
 
 def _isolated_workers(cell: ImportedTrainCell, traced_cells: Sequence[ImportedTrainCell]) -> Iterator[Cell]:
-    """Yield a compute cell for each traced worker of a run, as if the worker were alone; predictions start from it.
+    """Yield a compute cell for each traced worker of a run, as if it were alone. Predictions start from these cells.
 
-    A run yields none if a run of fewer workers with the same mini-batch b is traced: its workers slow each other less.
+    A run yields no cell if another of the same network and mini-batch b has fewer workers, which slow each other less.
     """
     same_cells = (one for one in traced_cells if (one.network, one.worker_batch) == (cell.network, cell.worker_batch))
     if min(one.ranks for one in same_cells) < cell.ranks:
@@ -437,7 +437,7 @@ def _isolated_workers(cell: ImportedTrainCell, traced_cells: Sequence[ImportedTr
 
 
 def _workers_per_node(entry: Mapping[str, Any]) -> dict[str, int]:
-    """Return the field ``workers_per_node`` of an imported entry; empty if only the hardware entry has it."""
+    """Return the field ``workers_per_node`` of an imported entry; empty if the hardware entry's value holds."""
     return {"workers_per_node": entry["workers_per_node"]} if "workers_per_node" in entry else {}
 
 

@@ -122,10 +122,10 @@ class Search:
     """Number of points that are tried."""
 
     def points(self) -> list[Recipe]:
-        """Return the recipe of each trial, from a Sobol sequence over the ranges without the first point, a corner.
+        """Return the recipe of each trial: points of a Sobol sequence over the ranges, except its first, a corner.
 
-        Logarithms of fields are drawn uniformly; for fields in `NEAR_ONE`, the logarithm of their distance to 1. The
-        first trial is the middle of all ranges. Adding trials does not change earlier ones.
+        Logarithms of fields are drawn uniformly; for fields in `NEAR_ONE`, logarithms of the distance to 1. The first
+        trial is the middle of all ranges. Adding trials does not change earlier ones.
         """
         if not self.ranges:
             return [self.recipe]
@@ -150,7 +150,7 @@ SEARCHED_FIELDS = ("step_size", "momentum", "weight_decay", "warmup_epochs", "tr
 
 
 def _between(field: str, low: float, high: float, share: float) -> float:
-    """Return low · (high / low)^share; for a field in `NEAR_ONE`, its distance to 1 is interpolated in this way."""
+    """Return low · (high / low)^share; for a field in `NEAR_ONE`, the same formula gives the distance to 1."""
     value = 1 - _between("", 1 - low, 1 - high, share) if field in NEAR_ONE else low * (high / low) ** share
     return float(f"{value:.6g}")
 
@@ -223,7 +223,7 @@ def recipes_of(config: Mapping[str, Mapping[str, Any]]) -> dict[str, Search]:
             for field, ends in ranges.items():
                 for end in ends:
                     end_of_field: dict[str, Any] = {field: end}
-                    replace(recipe, **end_of_field)  # raises `InputError` if an end of the range is invalid
+                    replace(recipe, **end_of_field)  # `Recipe` raises `InputError` for an invalid end of the range
         except InputError as error:
             raise InputError(f"{key_}.{error}") from None
         found[name] = Search(recipe, ranges or base.ranges, entry.get("trials", base.trials))

@@ -50,8 +50,8 @@ class Study:
 
     @property
     def rated(self) -> dict[str, dict[str, float]]:
-        """Ratings by hardware entry: ``flops`` of a worker [FLOP/s]; ``link`` [B/s], ``power`` [W] and ``price`` [for
-        an hour] of a node."""
+        """Hardware entry -> its ratings. Of a worker: ``flops``, FLOP/s. Of a node: ``link``, B/s; ``power``, W; and
+        ``price`` for an hour."""
         units = {
             "flops": ("rated_tflops", 1e12), "link": ("rated_gbits", 1e9 / 8), "power": ("node_watts", 1.0),
             "price": ("price_per_node_hour", 1.0),
@@ -77,7 +77,7 @@ class Study:
         return entries_made_before(storage, self.config["storage"])
 
     def converted_from(self, storage: str) -> dict[str, Any] | None:
-        """Return the storage entry from which `storage` is converted, and its ``name``; None if it is not converted."""
+        """Return the entry from which `storage` is converted, with its name as ``name``; None without such an entry."""
         source = self.config["storage"][storage].get("convert_from")
         return {"name": source, **self.config["storage"][source]} if source else None
 
@@ -121,7 +121,7 @@ def expand(config: Mapping[str, Any], schema: Mapping[str, Any]) -> Study:
 def supporting_cells(
     config: Mapping[str, Any], catalogue: Catalogue, train: Collection[TrainCell], imported: Iterable[Cell]
 ) -> Iterator[Cell]:
-    """Yield the cells of kinds that support training, such as storage cells, if the study has the kind's section."""
+    """Yield the cells that support training, such as storage cells, of each kind whose section the study has."""
     request = RequestedCells(
         config=config,
         presets=catalogue.presets,

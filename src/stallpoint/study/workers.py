@@ -14,7 +14,7 @@ Placement: TypeAlias = tuple[int, int]
 
 
 def curves_of(placements: Iterable[Placement]) -> dict[int, list[Placement]]:
-    """Return the scaling curves among `placements`: number of workers on a full node -> placements, rising.
+    """Return the scaling curves of `placements`, each a sorted list, by the number of workers on a full node.
 
     There is a curve for each number of workers per node that occurs on several nodes, and for the largest number that
     occurs on one node. A placement on one node is on every curve whose full node has at least as many workers.

@@ -63,7 +63,7 @@ Scheme = tuple[str, int, int, str, str]
 
 
 def called_for(request: RequestedCells, repeat: int) -> Iterator[CollectivesCell]:
-    """Yield a cell for each `Scheme` that training cells use, except a scheme with imported measurements."""
+    """Yield a cell for each combination (`Scheme`) that training cells use and that has no imported measurements."""
     section = request.config["collectives"]
     imported_schemes = {tuple(getattr(cell, axis) for axis in CollectivesCell.axes[:-1]) for cell in request.imported}
     for scheme, operations in sorted(_operations_of_schemes(request).items()):
@@ -80,7 +80,7 @@ def called_for(request: RequestedCells, repeat: int) -> Iterator[CollectivesCell
 
 
 def _operations_of_schemes(request: RequestedCells) -> dict[Scheme, list[str]]:
-    """Return the operations to time in each scheme: all-reduces, and operations that training or the study asks for.
+    """Return scheme -> operations to time: all-reduces, operations that training uses, and those that the study lists.
 
     If weights are sharded inside nodes, training needs collectives inside a node, and among one worker of each node.
     """
@@ -100,7 +100,7 @@ def _operations_of_schemes(request: RequestedCells) -> dict[Scheme, list[str]]:
 
 
 def _message_sizes(collectives: Mapping[str, int]) -> list[int]:
-    """Return the sizes of messages, bytes: the smallest, multiplied by 4 again and again, and the largest."""
+    """Return the sizes of messages, bytes: the smallest, each next size 4 times as large, and last the largest."""
     sizes = []
     size = collectives["smallest"]
     while size < collectives["largest"]:

@@ -31,7 +31,7 @@ class CommandCell(TrainCell):
     @property
     @override
     def scheme(self) -> str:
-        """The default scheme of the MPI library: the script chooses its own communication."""
+        """Name of the MPI library's default scheme. No other is set, as the script chooses its communication."""
         return "library"
 
     @property
@@ -52,5 +52,5 @@ KIND = JobKind(
     (*TRAINING, PEAK_MEMORY, PROBES),
     "command cells",
     "violet",
-    optional_tables=(LAYERS, PEAK_MEMORY, PROBES),  # printed rates give none of these; a probe may find no layers
+    optional_tables=(LAYERS, PEAK_MEMORY, PROBES),  # printed rates fill none of the three; a probe may find no layers
 )

@@ -159,7 +159,7 @@ _NEVER_REACHED = dict.fromkeys(_NAMES.values())
 
 
 def _costs_to_target(evaluations: Sequence[EvaluationRow], target: float) -> dict[str, float]:
-    """Return steps, samples and seconds until the target, interpolated between the last two evaluations by accuracy."""
+    """Return steps, samples and seconds until the target accuracy, interpolated between the last two evaluations."""
     last_row = evaluations[-1]
     previous_row = evaluations[-2] if len(evaluations) > 1 else last_row
     gain = last_row["validation_accuracy"] - previous_row["validation_accuracy"]

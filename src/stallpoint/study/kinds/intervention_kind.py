@@ -50,8 +50,8 @@ INTERVENTIONS: dict[str, Intervention] = {
 
 
 def possible(name: str, preset: Preset, ranks: int) -> bool:
-    """Return whether training on `ranks` ranks has the part that intervention `name` excludes, and can do without."""
-    # The preset none (no communication) has no prefetching into a GPU's memory, nor several passes for a mini-batch.
+    """Return whether training on `ranks` ranks has the part that intervention `name` excludes, and runs without it."""
+    # NO_COMMUNICATION sets the preset `none`, without prefetching into GPU memory, with one pass per mini-batch.
     if name == NO_COMMUNICATION:
         can_exclude = preset.strategy.independent and preset.one_pass and not preset.device_prefetch
         return ranks > 1 and preset.communicates and can_exclude

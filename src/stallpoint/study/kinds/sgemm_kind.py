@@ -33,7 +33,7 @@ class SgemmCell(Cell):
 
     @property
     def size(self) -> Sequence[int]:
-        """Size of the reference product: its depth and number of columns."""
+        """Size of the reference product: first its depth, then its number of columns."""
         return self.reference or work.REFERENCE_PRODUCT
 
     @override

@@ -47,7 +47,7 @@ class StorageCell(Cell):
 
     @override
     def seconds(self, properties: work.KnownProperties) -> float:
-        passes = 6 * len({1, self.readers}) + 2  # 6: three orders of reading, cold and warm; 2: look-ups and decoding
+        passes = 6 * len({1, self.readers}) + 2  # 6: three orders of reading, each cold and warm; 2: look-ups, decoding
         return (
             work.VISIT
             + passes * self.samples * work.READ_SECONDS * properties.crowd
