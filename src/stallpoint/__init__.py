@@ -40,12 +40,11 @@ def snakefile() -> Path:
 
 
 def load(name: str) -> Any:
-    """Import a class or function of the library by a name such as ``measure.jobs.train:measure``, or one of another
-    package by its full name.
+    """Import a class or function by a name such as ``measure.jobs.train:measure``; other packages need the full name.
 
     Registries (networks, strategies, kinds of job) have names in place of code that needs a tensor library or belongs
     to a higher layer. The code is imported on use, so that the check of a study is fast, and modules that read a
-    registry do not depend on the code (`sources`). Nothing else names code in texts; a test loads each of these names.
+    registry do not depend on the code (`sources`). Only registries name code in texts; a test loads each name.
     """
     module, _, attribute = name.partition(":")
     room = f"{__name__}.{module.partition('.')[0]}"

@@ -60,7 +60,7 @@ class Unreadable(Unavailable):
 def shorten(message: str) -> str:
     """Return the message with the middle of long lines left out; lines beyond `MAX_LINES` are only counted."""
     lines = [_shortened_line(line) for line in message.split("\n")]
-    if len(lines) > MAX_LINES + 1:  # a line is not replaced by "1 more line", which would save nothing
+    if len(lines) > MAX_LINES + 1:  # to replace a single line by "1 more line" would save nothing
         lines[MAX_LINES:] = [f"... and {len(lines) - MAX_LINES} more lines"]
     return "\n".join(lines)
 
@@ -132,7 +132,7 @@ def may_recover(error: BaseException) -> bool:
 
 
 def reason(error: OSError) -> str:
-    """Return words for an error: `refusal`, or the operating system's message if that is empty."""
+    """Return the words of `refusal` for an error, or the operating system's message if `refusal` is empty."""
     return refusal(error) or str(error.strerror)
 
 
@@ -146,7 +146,7 @@ def _print_unless_interrupted(kind: type[BaseException], error: BaseException, t
         sys.__excepthook__(kind, error, trace)
 
 
-if os.environ.get(CAUSES_KEY) == "log":  # the hook is set on import, as later imports may fail or be interrupted
+if os.environ.get(CAUSES_KEY) == "log":  # set before other modules are imported, as imports may fail
     sys.excepthook = _print_unless_interrupted
 
 
@@ -188,8 +188,8 @@ def program(log: Path | None = None, mode: Literal["w", "a"] = "w") -> Iterator[
 
     After an `InputError`, or an operation that the file system refused, the program prints only the message, and exits
     with status 2. After any other error it prints a traceback, and exits with `EXIT_DEFECT`. If the environment
-    variable `CAUSES_KEY` is ``log``, messages and tracebacks go to `log` only. A program without `log` has its answer
-    in standard output: when nobody reads the output any more, the program ends quietly with `EXIT_UNREAD_OUTPUT`.
+    variable `CAUSES_KEY` is ``log``, messages and tracebacks go to `log` only. A program without `log` writes its
+    answer to standard output. If nobody reads the output any more, the program ends quietly with `EXIT_UNREAD_OUTPUT`.
     """
     if not log:
         with _exit_on_error(None), _readable_output():
@@ -221,7 +221,7 @@ def _readable_output() -> Iterator[None]:
         finally:
             print(end="", flush=True)
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes stdout once more when it exits
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python's flush on exit then raises no error
         sys.exit(EXIT_UNREAD_OUTPUT)
 
 
@@ -252,7 +252,7 @@ def _status_and_message(error: Exception) -> tuple[int, str]:
 
 def _extra_with(module: str) -> str:
     """Return the extra of this package that installs a module (such as ``altair.utils``); empty if there is none."""
-    from importlib.metadata import PackageNotFoundError, requires  # needed only to report a missing module
+    from importlib.metadata import PackageNotFoundError, requires  # imported only when a module is missing
 
     package = re.escape(module.partition(".")[0].replace("_", "-"))
     with suppress(PackageNotFoundError):

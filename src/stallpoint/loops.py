@@ -60,18 +60,18 @@ _job: list[Any] = []
 
 
 def for_each(function: Callable[[Item], Result], items: Iterable[Item], limit: int = MIN_LONG_ITEMS) -> list[Result]:
-    """Return the result of `function` for each of `items`, in order. Processes share more than `limit` items.
+    """Return the result of `function` for each of `items`, in order. Above `limit` items, processes share the work.
 
     Results are pickled. `function` must not depend on the order of calls, and its side effects are lost.
     """
     items = list(items)
     processes = min(len(os.sched_getaffinity(0)), MAX_PROCESSES) if hasattr(os, "sched_getaffinity") else 1
-    if processes == 1 or len(items) <= limit or _job:  # `_job` is set in a copy, which forks no others
+    if processes == 1 or len(items) <= limit or _job:  # `_job` is set only in a forked copy, which must not fork
         return [function(item) for item in items]
     # A forked copy shares this process's memory, so that neither the function nor the items are pickled.
     context = multiprocessing.get_context("fork")
     with warnings.catch_warnings(), ProcessPoolExecutor(processes, context, _keep_work, (function, items)) as pool:
-        # Python 3.12 warns of locks that other threads hold; these are threads of Arrow and Polars, which are idle.
+        # Python 3.12 warns of locks that other threads hold. The other threads here are Arrow's and Polars', and idle.
         warnings.filterwarnings("ignore", "This process .* is multi-threaded", DeprecationWarning)
         return list(pool.map(_result_at, range(len(items)), chunksize=max(1, len(items) // (8 * processes))))
 
@@ -97,7 +97,7 @@ def refit(
 ) -> None:
     """Fit two non-negative coefficients to each replicate, by the same steps as `non_negative_fits.quasi_poisson_fit`.
 
-    `found` [replicates, 2] gets the coefficients. `first`, `second` (the design) and the rest are [replicates, points].
+    The coefficients of `first` and `second` come into `found` [replicates, 2]; other arrays are [replicates, points].
     """
     for replicate in range(len(found)):
         fitted_values = first[replicate] + second[replicate]
@@ -115,7 +115,7 @@ def refit(
             a = b = -1.0
             if determinant > 1e-12 * m11 * m22:
                 a, b = (m22 * y1 - m12 * y2) / determinant, (m11 * y2 - m12 * y1) / determinant
-            if a < 0 or b < 0:  # the best non-negative pair has a coefficient 0
+            if a < 0 or b < 0:  # then one of the two best non-negative coefficients is 0
                 a = max(y1 / m11, 0.0) if m11 > 0 else 0.0
                 b = max(y2 / m22, 0.0) if m22 > 0 else 0.0
                 if a * y1 > (1 + 1e-9) * b * y2:

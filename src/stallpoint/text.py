@@ -27,7 +27,7 @@ SCIENTIFIC_LIMIT = 1e12
 
 
 def read_number(text: str) -> float:
-    """Return the number in a text that has nothing else (`NUMBER_PATTERN`); NaN for other texts."""
+    """Return the number if `text` is nothing but a number (`NUMBER_PATTERN`); NaN for other texts."""
     return float(text) if _WHOLE_NUMBER.fullmatch(text) else math.nan
 
 
@@ -46,9 +46,9 @@ def number(value: float | None, digits: int = DIGITS) -> str:
 
 
 def interval(estimate: Sequence[float] | None, scale: float = 1.0, unit: str = "") -> str:
-    """Return ``1.8 s (1.7–2.0)``: an estimate and the ends of its interval, times `scale`; a NaN end is unbounded.
+    """Return an estimate with the ends of its interval, such as ``1.8 s (1.7–2.0)``; a NaN end is unbounded.
 
-    Numbers below `NEGLIGIBLE` of the interval's width are written as 0.
+    All three are multiplied by `scale`. Less than `NEGLIGIBLE` times the interval's width is written as 0.
     """
     if estimate is None:
         return "not known"

@@ -33,10 +33,10 @@ class Network(Protocol):
         """Inputs of one sample."""
 
     def outline(self) -> nn.Module:
-        """Return a network that is cheap to run, to find its layers and the shapes of their outputs."""
+        """Return a network for a cheap trial run, which finds the layers and the shapes of their outputs."""
 
     def sketch(self) -> nn.Module:
-        """Return a network that is cheap to build, to list its layers; it may be impossible to run."""
+        """Return a network that is cheap to build, for a list of its layers. The network may fail when it runs."""
 
     def build(self, seed: int) -> nn.Module:
         """Build the network in training mode; equal seeds give equal initial weights."""

@@ -1,4 +1,4 @@
-"""AlexNet of 2012 with the names and the order of layers of Caffe's bvlc_alexnet, and AlexNet's variant of 2014.
+"""AlexNet of 2012, with layers named and ordered as in Caffe's bvlc_alexnet, and AlexNet's variant of 2014.
 
 AlexNet of 2012: Krizhevsky, Sutskever & Hinton: ImageNet Classification with Deep Convolutional Neural Networks, NIPS
 2012. Its gradients have the sizes in Shi et al. (2018), Table VI. Variant: Krizhevsky: One weird trick for
@@ -56,7 +56,7 @@ def alexnet_without_lrn() -> nn.Module:
 
 
 def one_weird_trick() -> nn.Module:
-    """Return the variant of 2014, without groups and normalisation, for images of 224 x 224 pixels."""
+    """Return AlexNet's variant of 2014, without groups and normalisation, for images of 224 x 224 pixels."""
     return Classifier(
         conv1=nn.Conv2d(3, 64, kernel_size=11, stride=4, padding=2),
         relu1=nn.ReLU(inplace=True),

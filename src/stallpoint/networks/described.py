@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def cuts_of(layers: pd.DataFrame) -> Cuts:
-    """Return the sizes by which a network is cut or split, from its rows of `tables.NETWORK_LAYERS`."""
+    """Return the sizes of layers by which a network is cut or split, from its rows of `tables.NETWORK_LAYERS`."""
     work = layers["multiply_adds"].fillna(0).astype(int)
     activation_bytes, outputs = (
         tuple(int(size) if size > 0 else None for size in layers[name].fillna(0))

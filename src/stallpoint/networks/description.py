@@ -62,7 +62,7 @@ def pipeline_stages(network: Network, count: int) -> tuple[int, ...]:
 
 
 def split_of(network: Network) -> list[int]:
-    """Return the layers that the preset one-weird-trick splits by outputs; raise `CannotRun` if there are none."""
+    """Return the layers that preset one-weird-trick splits by outputs; raise `CannotRun` if it can split no layer."""
     try:
         return _cached_layers(cast(Hashable, network))
     except InputError as error:
@@ -94,7 +94,7 @@ _POINTWISE_OPS = (
 def splittable_layers(network: nn.Module) -> list[int]:
     """Return the positions of the layers whose outputs can be split over workers, in the order of running.
 
-    These are the last fully-connected layers after convolutions. Raises `InputError` with the reason if there are none.
+    These are the last fully-connected layers after convolutions. Raises `InputError` if no layer can be split.
     """
     layer_positions = {id(layer.module): position for position, layer in enumerate(layers(network))}
     with tracing_errors():
@@ -121,7 +121,7 @@ def splittable_layers(network: nn.Module) -> list[int]:
 
 
 def _layer_run(last_node: fx.Node, candidates: set[fx.Node], modules: dict[fx.Node, nn.Module]) -> Iterator[fx.Node]:
-    """Yield fully-connected layers backwards from `last_node`, as long as only element-wise operations lie between."""
+    """Yield `last_node`, then the fully-connected layers before it that only element-wise operations separate."""
     node: fx.Node | None = last_node
     while node is not None:
         yield node

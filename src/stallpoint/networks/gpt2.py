@@ -3,7 +3,7 @@
 Radford et al.: Language Models are Unsupervised Multitask Learners, 2019, section 2.3. The sizes (n_embd, n_head,
 n_layer) are those of the released models, openai/gpt-2, models/124M, 355M and 774M; the paper calls the first two 117M
 and 345M. The output layer has the weights of the token embedding (src/model.py: ``tf.matmul(h_flat, wte,
-transpose_b=True)``). Dropout is that of GPT, but the attention has none inside (see `transformer`).
+transpose_b=True)``). Dropout is as in GPT, except inside the attention (see `transformer`).
 """
 
 from __future__ import annotations

@@ -67,7 +67,7 @@ class ClassToken(nn.Module):
 
 
 class Positions(nn.Module):
-    """Adds to each vector of a sequence, of up to `length` vectors, a learned vector for its position."""
+    """Adds a learned vector for the position to each vector of a sequence of at most `length` vectors."""
 
     def __init__(self, length: int, width: int) -> None:
         super().__init__()
@@ -159,7 +159,7 @@ class TotalLoss(nn.Module):
 
 
 def convolution(channels: int, filters: int, kernel: int, stride: int = 1) -> nn.Sequential:
-    """Return a convolution that keeps the image's size (divided by the stride), and its ReLU."""
+    """Return a convolution, followed by a ReLU; the image's size is divided by `stride`."""
     conv = nn.Conv2d(channels, filters, kernel, stride, padding=kernel // 2)
     return nn.Sequential(OrderedDict(conv=conv, relu=nn.ReLU(inplace=True)))
 
@@ -175,7 +175,7 @@ def pooling() -> nn.Module:
 
 
 class Classifier(nn.Module):
-    """Layers (or blocks of layers) that run one after the other, and last a loss named ``loss``."""
+    """Layers (or blocks of layers) that run one after the other; the last layer is a loss named ``loss``."""
 
     def __init__(self, **layers: nn.Module) -> None:
         super().__init__()
@@ -196,7 +196,7 @@ class Classifier(nn.Module):
 
 @fx.wrap  # torch.fx records a call of this function, and does not look inside
 def _checked_logits(logits: object, labels: torch.Tensor) -> torch.Tensor:
-    """Return the `logits`; raise `InputError` if they are no tensor, or their shape does not fit the labels."""
+    """Return the `logits`; raise `InputError` unless they are a tensor with the shape of `labels` and one more axis."""
     if not isinstance(logits, torch.Tensor) or logits.shape[:-1] != labels.shape:
         found_shape = list(logits.shape) if isinstance(logits, torch.Tensor) else type(logits).__name__
         expected_shape = [*labels.shape, "classes"]
@@ -308,7 +308,7 @@ def _layer_type(module: nn.Module) -> str:
 
 
 def allocated_network(outline: nn.Module) -> nn.Module:
-    """Return the network `outline` (on PyTorch's meta device) with memory for values; shared weights stay shared."""
+    """Allocate memory for values of the network `outline` (on PyTorch's meta device); shared weights stay shared."""
     names: dict[nn.Parameter, list[str]] = {}
     for name, parameter in outline.named_parameters(remove_duplicate=False):
         names.setdefault(parameter, []).append(name)
@@ -323,9 +323,9 @@ def allocated_network(outline: nn.Module) -> nn.Module:
 def initialise(network: nn.Module, seed: int) -> None:
     """Draw the weights of convolutions, fully-connected layers and embeddings, and set biases to 0.
 
-    The variance of weights is 1 / inputs of the layer (Caffe's "xavier" filler, as in bvlc_googlenet): the loss then
-    starts near ln(classes), with and without normalisation. Embeddings have GPT-2's standard deviation (openai/gpt-2,
-    src/model.py), unless a fully-connected layer shares the embedding's weights.
+    The variance of a layer's weights is 1 / n for n inputs (Caffe's "xavier" filler, as in bvlc_googlenet): the loss
+    then starts near ln(classes), with and without normalisation. Embeddings have GPT-2's standard deviation
+    (openai/gpt-2, src/model.py), unless a fully-connected layer shares the embedding's weights.
     """
     generator = torch.Generator().manual_seed(seed)
     for module in network.modules():

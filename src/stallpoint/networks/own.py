@@ -52,7 +52,7 @@ class OwnNetwork:
         return _built_on_meta_or_cpu(self._run_on)
 
     def sketch(self) -> nn.Module:
-        """Return the network, without values if possible. It is not run, because that loads libraries for seconds."""
+        """Return the network, without values if possible. It is not run, as a first run loads libraries for seconds."""
         return _built_on_meta_or_cpu(self._built_on)
 
     def build(self, seed: int) -> nn.Module:
@@ -114,12 +114,12 @@ class OwnNetwork:
 
 
 def _built_on_meta_or_cpu(build_on: Callable[[torch.device], nn.Module]) -> nn.Module:
-    """Return the network that `build_on` builds on PyTorch's meta device, or if that fails, on the CPU."""
+    """Return the network that `build_on` builds on PyTorch's meta device. If building fails there, the CPU is used."""
     import torch
 
     try:
         return build_on(torch.device("meta"))
-    except Exception:  # some functions need values, which meta tensors lack; a wrong function also fails on the CPU
+    except Exception:  # a function that needs values fails on the meta device, and is called again for the CPU
         return build_on(torch.device("cpu"))
 
 

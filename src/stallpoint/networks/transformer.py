@@ -18,7 +18,7 @@ EXPANSION = 4
 class TransformerBlock(nn.Module):
     """Self-attention, then two fully-connected layers, for vectors of `width`.
 
-    `gelu_approximation` is for `nn.GELU`, `epsilon` for `nn.LayerNorm`. Fused kernels give attention no dropout.
+    `gelu_approximation` is for `nn.GELU`, `epsilon` for `nn.LayerNorm`. Attention is one operation without dropout.
     """
 
     def __init__(

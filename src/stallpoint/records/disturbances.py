@@ -6,10 +6,10 @@ not bias results. Visits without iterations (to collectives and reads) are judge
 
 A network may stand still for seconds (a link is cut, a switch learns routes) while no counter of the host shows it.
 Such a standstill is detected by the iteration's own communication time, and exclusion by a measured time can bias
-results. Two conditions prevent this. The time must be beyond the scatter of communication: `MIN_STANDSTILL` times the
-cell's median, which two iterations of a million exceed if the scatter is log-normal with 50 %. And it must be long on
-all ranks: a rank that computes, reads or decodes for longer has short communication itself, while the others wait. If
-most visits to a cell have a standstill, it is the network's normal state, and nothing is marked.
+results. Two conditions prevent this. Communication must take at least `MIN_STANDSTILL` times the cell's median.
+With a log-normal scatter of 50 %, two of a million undisturbed iterations take so long. And it must take long on all
+ranks: if one rank computes, reads or decodes for longer, only the other ranks wait. If most visits to a cell have a
+standstill, this is the network's normal state, and nothing is marked.
 
 A wait for a CPU is not yet a disturbance: on shared cores the ranks of a job, their communication threads and their
 readers wait for each other, which is part of the measurement. Another process disturbs a rank by at most the smaller of
@@ -17,7 +17,7 @@ the rank's waiting time and the process's running time. Disturbances count if th
 iteration. Unreadable sensors (NaN) show no disturbance.
 
 A kernel's counters are coarse (`node_busy_error`), and iterations may be short. Shares of time are therefore taken over
-several iterations: as few around each iteration as make the counters' error at most `MAX_ERROR` of the time.
+the iterations around each iteration, as few as keep the counters' error within `MAX_ERROR` of the time.
 """
 
 from __future__ import annotations
@@ -64,15 +64,15 @@ _Reals: TypeAlias = npt.NDArray[np.float64]
 def disturbed(iterations: pd.DataFrame) -> pd.Series[str]:
     """Return why each row's iteration is disturbed: some of `REASONS`, joined by commas; empty if it is undisturbed.
 
-    Columns are those of `measure.machine.sensors.between`, those of a visit (cell, visit, rank, kernel, threads, cpus,
-    node_busy_error), sentinel (`with_sentinel`), iteration, iteration_time and exposed_communication.
+    `iterations` has the columns of `measure.machine.sensors.between`, and cell, visit, rank, kernel, threads, cpus,
+    node_busy_error, sentinel (`with_sentinel`), iteration, iteration_time and exposed_communication.
     """
     time = _numbers(iterations, "iteration_time")
     cpus, thread_counts = _cpus_and_threads(iterations)
     used_cpus = np.maximum(1, np.minimum(cpus, thread_counts))
     rows_by_reason = {
         "another process": _has_other_process(iterations, time, np.maximum(0, cpus - thread_counts)),
-        # Hypervisors and quotas take time from all used CPUs at once: it is divided by the number of these CPUs.
+        # Stolen and throttled times are sums over all used CPUs, and are divided by the number of these CPUs.
         "steal": _time_share(iterations, _numbers(iterations, "steal") / used_cpus, STEAL_ERROR) > MIN_SHARE,
         "quota": _meets_quota(iterations, _numbers(iterations, "throttled") / used_cpus / time),
         "throttled clock": _is_throttled(iterations, cpus <= thread_counts),
@@ -96,7 +96,7 @@ def sentinels(visits: pd.DataFrame) -> pd.DataFrame:
 
 
 def joint_reasons(iterations: pd.DataFrame, reasons: pd.Series[str]) -> pd.Series[str]:
-    """Return for each row the reasons of all ranks in the same iteration, because ranks wait for each other."""
+    """Return for each row the reasons found on any rank in the row's iteration, because ranks wait for each other."""
     keys = [*_VISIT, "iteration"]
     rows = iterations[keys].assign(reason=reasons)
     disturbed_rows = rows[rows["reason"] != ""]
@@ -128,7 +128,7 @@ def table(iterations: pd.DataFrame, visits: pd.DataFrame) -> pd.DataFrame:
 
 
 def slow_visits(visits: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows of the disturbances table for visits on a slow machine to cells of `SAMPLED_KINDS` kinds.
+    """Return the disturbances table's rows for visits on a slow machine, to cells whose kind is in `SAMPLED_KINDS`.
 
     `visits` has the column ``sentinel``. A slow visit is excluded if another visit to its cell was not slow.
     """
@@ -156,7 +156,7 @@ def without(frame: pd.DataFrame, found: pd.DataFrame) -> pd.DataFrame:
 
 
 def counts(iterations: pd.DataFrame, found: pd.DataFrame) -> pd.DataFrame:
-    """Count all and disturbed iterations on one worker; columns are `ONE_WORKER_COLUMNS`, iterations and disturbed."""
+    """Count iterations and disturbed iterations on one worker, with a row for each point of `ONE_WORKER_COLUMNS`."""
     one_worker_rows = iterations[(iterations["ranks"] == 1) & ~iterations["warmup"].astype(bool)]
     keys = ["cell", "iteration"]
     is_disturbed = pd.MultiIndex.from_frame(one_worker_rows[keys]).isin(pd.MultiIndex.from_frame(found[keys]))
@@ -165,7 +165,7 @@ def counts(iterations: pd.DataFrame, found: pd.DataFrame) -> pd.DataFrame:
 
 
 def mostly_disturbed(iterations: pd.DataFrame, found: pd.DataFrame) -> frozenset[str]:
-    """Return the cells of whose kept iterations more than half are disturbed."""
+    """Return the cells in which more than half of the kept iterations are disturbed."""
     steps = without(iterations[~iterations["warmup"].astype(bool)], found)[["cell", "iteration"]].drop_duplicates()
     is_disturbed = pd.MultiIndex.from_frame(steps).isin(pd.MultiIndex.from_frame(found[["cell", "iteration"]]))
     disturbed_share = pd.Series(is_disturbed, index=steps["cell"]).groupby(level=0).mean()
@@ -192,12 +192,12 @@ def other_process_seconds(iterations: pd.DataFrame) -> pd.Series[float]:
 
 
 def _has_other_process(iterations: pd.DataFrame, time: _Reals, free_cpus: _Reals) -> npt.NDArray[np.bool_]:
-    """Return whether other processes took CPU time from each rank; `free_cpus` are CPUs without threads of the job."""
+    """Return whether other processes took CPU time from each rank; `free_cpus` counts CPUs without job threads."""
     thread_counts = _numbers(iterations, "threads", 1)
     error = _numbers(iterations, "node_busy_error", STEAL_ERROR)
     share = _time_share(iterations, np.asarray(other_process_seconds(iterations), dtype=np.float64), error)
     waited_share = np.minimum(share, _numbers(iterations, "runnable_wait") / time)
-    # Only one of a rank's threads is observed; it seems undisturbed while it waits for a disturbed thread.
+    # Only one of a rank's threads is observed. While it waits for a disturbed thread, it seems undisturbed itself.
     displaced_share = np.where((thread_counts > 1) | np.isnan(waited_share), share - free_cpus, 0)
     return np.fmax(waited_share, displaced_share) > MIN_SHARE
 
@@ -236,7 +236,7 @@ def _is_throttled(iterations: pd.DataFrame, uses_all_cpus: npt.NDArray[np.bool_]
 
 
 def _time_share(iterations: pd.DataFrame, seconds: _Reals, error: _Reals | float) -> _Reals:
-    """Return the `seconds` as a share of the time around each iteration; 0 if they are within the `error`."""
+    """Return what share of time `seconds` take in the iterations around each iteration; 0 if not above the `error`."""
     time = _numbers(iterations, "iteration_time")
     error = np.broadcast_to(error, time.shape)
     keys = [*_VISIT, "rank"]

@@ -47,7 +47,7 @@ def is_readable(version: str) -> bool:
 
 
 def current_names(table: str, version: int) -> dict[str, str]:
-    """Return the names that changed since `version`, old to new, of a table's columns or of cells' ``settings``."""
+    """Map old names to today's names, for columns of `table` (or cells' ``settings``) renamed since `version`."""
     found: dict[str, str] = {}
     for step in range(version, SCHEMA_VERSION):
         new_names = RENAMED_COLUMNS[step].get(table, {})
@@ -58,7 +58,7 @@ def current_names(table: str, version: int) -> dict[str, str]:
 
 
 def current_settings(cell: Mapping[str, Any], version: int) -> dict[str, Any]:
-    """Return a cell's settings, recorded in `version`, under today's names."""
+    """Return the settings of a cell under today's names; the cell was recorded in `version`."""
     names = current_names("settings", version)
     return {names.get(name, name): value for name, value in cell.items()}
 

@@ -109,7 +109,7 @@ def open_file(
 
 
 def _repeat_commands(path: Path) -> str:
-    """Return the commands by which a study with unreadable old records is measured again; empty without a study."""
+    """Return advice to delete a study's unreadable old records and run it again; empty for files outside of studies."""
     parts = path.parts
     if "results" not in parts[:-2]:
         return ""
@@ -162,13 +162,13 @@ def frames_of_cells(
     cells: Iterable[str],
     in_parts: Mapping[Table, Sequence[str]],
 ) -> Iterator[dict[str, Any]]:
-    """Yield data frames by table for a few of the `cells` at a time: about `ROWS_AT_ONCE` rows, and complete cells.
+    """Yield data frames by table, each time for a few complete cells with about `ROWS_AT_ONCE` rows together.
 
     `columns` are the columns to be read of each table (None: all), `files` the path of each table. The rows of a cell
     must be adjacent, and cells in the order of `cells`, as `collect` writes them; `InputError` names a file with
-    another order. A cell may not fit into memory in the tables of `in_parts`. These tables have an iterator of frames
-    in place of a frame, and the caller must exhaust it before the next cells. Successive rows with equal values in the
-    columns of `in_parts` are in one frame, in which texts are categories.
+    another order. In the tables of `in_parts` a cell may be larger than memory. Such a table has an iterator of frames
+    in place of a frame, and the caller must exhaust the iterator before the next cells. Successive rows with equal
+    values in the columns that `in_parts` gives are in one frame. Texts in such a frame are categories.
     """
     with ExitStack() as stack:
         readers = {

@@ -66,7 +66,7 @@ def integer_field(field_number: int, value: int) -> bytes:
 
 
 def message(field_number: int, *parts: bytes) -> bytes:
-    """Return an encoded field whose value is the joined `parts`: bytes, or encoded fields of a message."""
+    """Return an encoded field whose value is the joined `parts`; encoded fields as parts make the value a message."""
     return b"".join([_encoded_integer(field_number << 3 | _BYTES), _encoded_integer(sum(map(len, parts))), *parts])
 
 

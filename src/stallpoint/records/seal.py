@@ -1,7 +1,7 @@
 """Checksum of a complete Parquet file: the format's own checksums cover pages, but not the metadata.
 
-The checksum is right before the footer. Readers find the footer from the end of a file, and all else by offsets from
-the beginning (https://parquet.apache.org/docs/file-format), so that any Parquet reader can read the file.
+The checksum is right before the footer, where it hinders no Parquet reader: readers find the footer from the file's end
+and all other parts by offsets from the beginning (https://parquet.apache.org/docs/file-format).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def is_damaged(path: Path) -> bool:
 
 
 def _footer(file: BinaryIO) -> tuple[int, bytes]:
-    """Return the footer's offset and bytes; no bytes if the file is shorter than the stated length of its footer."""
+    """Return the footer's offset and bytes; no bytes if the file is too short for the footer's length at its end."""
     size = os.fstat(file.fileno()).st_size
     length = int.from_bytes(os.pread(file.fileno(), 4, max(0, size - _END_BYTES)), "little") + _END_BYTES
     if length > size:

@@ -30,9 +30,9 @@ def buckets(
 ) -> list[list[int]]:
     """Return the layers of each bucket (positions in forward order); buckets are in the order of sending.
 
-    The last layer is sent first. `gradient_bytes` is 0 for layers without parameters. The function `merge` makes merged
-    groups, which depend on the cluster; without it each layer is a bucket. The layers' `names` determine the blocks of
-    sharding. Asynchronous algorithms send all weights or gradients in one bucket.
+    The last layer is sent first. `gradient_bytes` is 0 for layers without parameters. For grouping ``merged`` the
+    function `merge` makes the groups for the cluster; without `merge` each layer is a bucket. The layers' `names` give
+    the blocks of sharding. Asynchronous algorithms send all weights or gradients in one bucket.
     """
     if not preset.communicates:
         return []
@@ -53,8 +53,8 @@ def buckets(
 def blocks(names: Sequence[str], gradient_bytes: Sequence[int]) -> list[list[int]]:
     """Return the layers of each block of sharding, in forward order; the list of layers outside of blocks comes first.
 
-    Layers without parameters are left out; `names` are the layers' paths. Blocks are the network's children if two or
-    more hold layers; each element of a list of numbered modules is its own block. Otherwise each layer is a block.
+    Layers without parameters are left out; `names` are the layers' paths. Each child with layers is a block.
+    In a list of numbered modules, each element is a block. If fewer than two blocks result, each layer is a block.
     """
     paths = {layer: names[layer].split(".") for layer in range(len(names)) if gradient_bytes[layer]}
     prefix_length = 0
@@ -76,7 +76,7 @@ def blocks(names: Sequence[str], gradient_bytes: Sequence[int]) -> list[list[int
 
 
 def block_paths(names: Sequence[str], gradient_bytes: Sequence[int]) -> list[str]:
-    """Return the path of each block's module; it is empty (the network itself) for the layers outside of blocks."""
+    """Return the path of each block's module; for layers outside of blocks the path is empty (the network)."""
     found = []
     for members in blocks(names, gradient_bytes):
         path_components = zip(*(names[layer].split(".") for layer in members), strict=False)
@@ -85,7 +85,7 @@ def block_paths(names: Sequence[str], gradient_bytes: Sequence[int]) -> list[str
 
 
 def fusion_groups(sizes: Sequence[int], fusion_bytes: int) -> list[list[int]]:
-    """Return the positions of `sizes` (bytes) in groups; each but the last has at least `fusion_bytes`."""
+    """Return groups of positions of `sizes` (bytes); each group except the last has `fusion_bytes` or more in total."""
     groups: list[list[int]] = []
     group: list[int] = []
     for position, _ in enumerate(sizes):

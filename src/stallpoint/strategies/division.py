@@ -34,7 +34,7 @@ class Cuts:
 
     @property
     def gathered(self) -> dict[int, int]:
-        """Return the bytes that are gathered before each layer, for one sample in single precision.
+        """Return the bytes that a worker gathers before each layer, for one sample in single precision.
 
         A split layer gathers its inputs of all workers' samples; the loss gathers the outputs of the last split layer.
         """
@@ -57,14 +57,14 @@ class Cuts:
 
 @lru_cache(256)
 def _balanced_starts(cuts: Cuts, count: int) -> tuple[int, ...]:
-    """Return each stage's first layer. `bounds[j]` is the least work of the largest of k stages up to border j."""
+    """Return each stage's first layer. `bounds[j]` is the largest stage's work in the best division up to border j."""
     import numpy as np  # numpy takes long to import, and few uses of strategies need it
 
     borders = [0, *(layer + 1 for layer, size in enumerate(cuts.activation_bytes) if size is not None), len(cuts.work)]
     sums = np.concatenate([[0], np.cumsum(np.add(cuts.work, 1, dtype=np.float64))])[borders]
     bounds, best_begins = np.where(sums > 0, np.inf, 0.0), []
     for _ in range(count):
-        maxima = np.maximum(bounds[:, None], sums[None, :] - sums[:, None])  # [begin, end] of the largest stage
+        maxima = np.maximum(bounds[:, None], sums[None, :] - sums[:, None])  # largest work, by begin and end of a stage
         maxima[np.tril_indices(len(borders))] = np.inf
         best_begins.append(maxima.argmin(axis=0))
         bounds = maxima.min(axis=0)

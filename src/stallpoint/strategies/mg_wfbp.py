@@ -3,8 +3,8 @@ for Distributed Synchronous SGD Algorithms", INFOCOM).
 
 In the authors' model a message of m bytes takes α + β·m. Messages are sent one after the other in the order of
 back-propagation, each once all of its layers are complete. Merging two messages saves an α and costs waiting. The
-paper's Algorithm 1 is greedy: it merges a layer with the next if the next is complete less than α after the message
-could begin. Here dynamic programming minimises the end of the last message exactly.
+paper's Algorithm 1 is greedy: a layer's message waits for the next layer if the wait is shorter than α. Here dynamic
+programming finds the groups with which the last message ends as early as possible.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ OPERATIONS = {
 
 @dataclass(frozen=True)
 class FamilyOptions:
-    """Options that only one family of strategies has, by default none. Raises `InputError` for values out of range."""
+    """Base of the options that only one family of strategies has. Raises `InputError` for values out of range."""
 
     @property
     def rounds(self) -> int:
@@ -61,7 +61,7 @@ Family = TypeVar("Family", bound=FamilyOptions)
 
 
 def check_minimum(options: FamilyOptions | StepOptions, minimum: int, *names: str) -> None:
-    """Raise `InputError` if one of the options `names` is below `least`."""
+    """Raise `InputError` if one of the options `names` is below `minimum`."""
     for name in names:
         if getattr(options, name) < minimum:
             raise InputError(f"{name}: {getattr(options, name)} is not a number from {minimum} on")
@@ -135,7 +135,7 @@ class StepOptions:
 
     @property
     def factored(self) -> bool:
-        """Return whether PowerSGD sends factors, not gradients. Only training cells measure how long factors take."""
+        """Return whether factors of gradients are sent (PowerSGD). Only training cells measure how long they take."""
         return self.hook == "powersgd"
 
     @property
@@ -149,13 +149,13 @@ class StepOptions:
         return self.start != "never"
 
     def family(self, kind: type[Family]) -> Family:
-        """Return the options of the strategy's family, whose class is `kind`."""
+        """Return the options of the strategy's family, an object of the class `kind`."""
         if not isinstance(self.own, kind):
             raise TypeError(f"{type(self.own).__name__} instead of {kind.__name__}")
         return self.own
 
     def on(self, device: str) -> Self:
-        """Return the options for `device`: without device prefetch on a CPU."""
+        """Return the options as used on `device`: a CPU has no device prefetch."""
         return replace(self, device_prefetch=False) if device == "cpu" else self
 
     @property
@@ -165,7 +165,7 @@ class StepOptions:
 
     @property
     def uncompressed(self) -> bool:
-        """Return whether gradients are sent unchanged, except for the effect of DistributedDataParallel's hooks."""
+        """Return whether no option compresses gradients; a hook of DistributedDataParallel may still change them."""
         return self.gradient_bits == 32 and self.top_k == 1
 
     @property

@@ -77,7 +77,7 @@ _FAMILY_OPTIONS = {option.name: option for one in STRATEGIES for option in field
 
 
 def default_of(option: str) -> Any:
-    """Return the default of an option of any family."""
+    """Return the default of an option, which may belong to any family of strategies."""
     return _FAMILY_OPTIONS[option].default if option in _FAMILY_OPTIONS else getattr(StepOptions(), option)
 
 
@@ -210,7 +210,7 @@ PRESETS = _known_presets()
 def presets_of(config: Mapping[str, Mapping[str, Any]]) -> dict[str, Preset]:
     """Return `PRESETS` and the study's own presets, by name. Raises `InputError` naming a wrong entry of the study.
 
-    `config` maps the study's names to changes of the preset ``like``, which may be one of its earlier names.
+    `config` maps a new preset's name to ``like``, the name of an earlier preset, and to options that are changed.
     """
     presets = {name: known.preset for name, known in PRESETS.items()}
     for name, entry in config.items():
@@ -269,5 +269,5 @@ def preset_from(values: Mapping[str, Any]) -> Preset:
 
 @lru_cache(maxsize=None, typed=True)
 def _checked_preset(**values: Any) -> Preset:
-    """Return the preset, checked once: its checks take long, and many cells have the same preset."""
+    """Return the preset from a cache, because its checks take long and many cells have the same preset."""
     return _preset_of(values)

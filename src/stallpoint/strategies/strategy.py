@@ -1,7 +1,7 @@
 """Interface of a strategy, the distribution of a step; implementations are in `strategies.families`.
 
-Training, prediction, memory, plan and charts call the interface, and never ask for the family. Names of functions and
-classes stand for code that needs a tensor library or models (`stallpoint.load`).
+Training, prediction, memory, plan and charts call the interface, and never ask for the family. Functions and classes
+that need a tensor library or models are given by name, and imported on use (`stallpoint.load`).
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class RequestedTraining:
 
 @dataclass(frozen=True)
 class Strategy:
-    """A way to distribute a step; defaults are those of data-parallel SGD. `options` are those of a preset."""
+    """A way to distribute a step with a preset's `options`; unless overridden, all is as in data-parallel SGD."""
 
     options: StepOptions
 
@@ -123,9 +123,9 @@ class Strategy:
             raise InputError("hook_rank: a rank of 1 or more, only for hook: powersgd")
 
     def check_fixed_options(self, words: str, *free: str, **fixed: Any) -> None:
-        """Raise `InputError` unless options have their values in `fixed`, or else their defaults.
+        """Raise `InputError` if an option differs from its value in `fixed`; other options need their defaults.
 
-        Options in `free` and options of the family may have any value. `words` list the free and the fixed options.
+        Options in `free` and options of the family may have any value. The error's message ends with `words`.
         """
         for option in fields(self.options):
             if option.name == "own":
@@ -135,9 +135,9 @@ class Strategy:
                 raise InputError(f"{self.choice}: {self.value} goes only with {words}")
 
     def variants(self, factor: int, fused_bytes: int) -> Iterator[Mapping[str, Any]]:
-        """Yield changes of single options that may speed training up.
+        """Yield alternative changes of options, each of which may make training faster.
 
-        Numbers are multiplied by `factor`; layers that are not fused get buckets of `fused_bytes`.
+        Numbers are multiplied or divided by `factor`. Buckets of `fused_bytes` replace layers that are sent alone.
         """
         options = self.options
         if options.lossless:
@@ -156,15 +156,15 @@ class Strategy:
         return ""
 
     def divides(self, placement: Placement, cuts: Cuts | None) -> bool:
-        """Return False if the strategy should divide the network among the workers of `placement`, but would not."""
+        """Return whether the strategy can divide the network on `placement`; True if it never divides networks."""
         return True
 
     def known(self, ranks: int, cuts: Cuts | None) -> bool:
-        """Return whether `cuts` suffice to tell how a network is divided among `ranks`."""
+        """Return whether it is known how the network with these `cuts` is divided among `ranks`."""
         return True
 
     def division(self, network: Any, ranks: int) -> Sequence[int]:
-        """Return the layers that define how `network` is divided: first layers of stages, or all split layers."""
+        """Return each stage's first layer; if the strategy splits outputs of layers, return the split layers."""
         return ()
 
     # --- communication --------------------------------------------------------------------------
@@ -174,7 +174,7 @@ class Strategy:
         return (ALL_REDUCE,)
 
     def places(self, placement: Placement) -> Mapping[Placement, Collection[str]]:
-        """Map each group of ranks, a placement within `placement`, to the collective operations among these ranks."""
+        """Map the placement of each group of ranks to the group's operations; `placement` is that of all ranks."""
         return {placement: self.operations}
 
     def group(self, placement: Placement) -> Placement:
@@ -192,7 +192,7 @@ class Strategy:
         return 1.0
 
     def exchanged(self, latency: Reals, transfer: Reals, ranks: int, computing: Reals) -> tuple[Reals, Reals]:
-        """Return latency and transfer time of the exchange, s, from an all-reduce's and the `computing` time."""
+        """Return the latency and transfer time of an exchange, s; an all-reduce takes `latency` and `transfer`."""
         return latency, transfer
 
     @property
@@ -206,19 +206,19 @@ class Strategy:
 
     @property
     def sends_by_itself(self) -> bool:
-        """Return whether the strategy (or PyTorch) sends messages itself: no intervention can make them empty."""
+        """Return whether messages cannot be made empty for an experiment: the strategy or PyTorch sends them."""
         return not (self.synchronous and self.independent) or self.options.backend in ("ddp", "fsdp")
 
     # --- memory ---------------------------------------------------------------------------------
 
     def shards(self, placement: Placement) -> int:
-        """Return the number of shards of the optimiser's state, and of sharded weights or split layers."""
+        """Return the number of parts of the optimiser's state; sharded weights and split layers have as many."""
         return 1
 
     def divided(
         self, placement: Placement, sizes: Sequence[int], split: Callable[[], Collection[int] | None]
     ) -> tuple[float, float] | None:
-        """Return into how many parts weights with gradients, and the optimiser's state, are divided; None if unknown.
+        """Return the number of parts of weights and gradients, and of parts of the optimiser's state; None if unknown.
 
         `sizes` are the bytes of each layer's gradients; `split` returns the layers whose outputs can be split.
         """
@@ -242,7 +242,7 @@ class Strategy:
         return self.options.sharding
 
     def equation(self, *, prefetch: bool) -> str:
-        """Return the equation of Shi et al. (2018) for an iteration without slowdown; a name if the paper has none."""
+        """Name the equation for an iteration without slowdown, such as ``eq. 2`` of Shi et al. (2018)."""
         if not prefetch:
             return "eq. 2 with t_c^no" if self.options.overlaps else "eq. 2"
         return "eq. 5" if self.options.overlaps else "eq. 3"

@@ -105,9 +105,9 @@ class Gossip(OneMessage):
 
     @override
     def exchanged(self, latency: Reals, transfer: Reals, ranks: int, computing: Reals) -> tuple[Reals, Reals]:
-        """Return the mean time of a worker's messages to its neighbours, two at most.
+        """Return the mean latency and transfer time of a worker's messages to its one or two neighbours.
 
-        The given times are those of a ring all-reduce of p ranks: 2 (p - 1) messages with 1/p of the weights each.
+        A ring all-reduce of p ranks takes `latency` and `transfer`: 2 (p - 1) messages, each with 1/p of the weights.
         """
         share = min(2, ranks - 1) / (2 * (ranks - 1))
         return super().exchanged(latency * share, transfer * share * ranks, ranks, computing)

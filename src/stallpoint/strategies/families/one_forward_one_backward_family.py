@@ -36,7 +36,7 @@ class OneForwardOneBackward(Pipeline):
 
     @override
     def schedule(self, stage: int, depth: int) -> Sequence[Pass]:
-        """Return a stage's passes: forward, once per later stage; then forward and backward in turn; then backward."""
+        """Return a stage's passes: a forward pass for each later stage, both passes in turn, then backward passes."""
         count = self.micro_batches
         lead = min(depth - stage, count)
         first_passes = [(FORWARD, part) for part in range(1, lead + 1)]

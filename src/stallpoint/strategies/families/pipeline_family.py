@@ -73,7 +73,7 @@ class Pipeline(Strategy):
 
     @override
     def variants(self, factor: int, fused_bytes: int) -> Iterator[Mapping[str, Any]]:
-        """Yield the change to more micro-batches, which shortens the bubble."""
+        """Yield `factor` times as many micro-batches, which shortens the time in which stages are idle."""
         yield {"micro_batches": self.micro_batches * factor}
 
     @override
@@ -109,7 +109,7 @@ class Pipeline(Strategy):
     def divided(
         self, placement: Placement, sizes: Sequence[int], split: Callable[[], Collection[int] | None]
     ) -> tuple[float, float]:
-        """Return the number of stages twice: a stage holds 1 / stages of weights and optimiser state, on average."""
+        """Return the parts of the weights and of the optimiser's state: on average, as many as there are stages."""
         return self.shards(placement), self.shards(placement)
 
     @override

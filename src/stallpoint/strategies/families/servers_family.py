@@ -47,7 +47,7 @@ class Served(OneMessage):
         """Return the mean latency and transfer time of a worker's push and pull, per iteration, s.
 
         Each server exchanges gradients and weights with p - 1 of the p workers; one worker is in the server's process.
-        Servers answer others while a worker computes. If that takes longer, servers are saturated: workers wait.
+        Servers answer other workers while a worker computes. If the answers take longer than computing, workers wait.
         """
         import numpy as np
 
@@ -222,7 +222,7 @@ class Downpour(Served):
     @property
     @override
     def frequency(self) -> float:
-        """Return the mean of the pushes and the pulls per iteration."""
+        """Return the mean of two numbers: pushes per iteration and pulls per iteration."""
         own = self.options.family(DownpourOptions)
         return (1 / own.period + 1 / own.pull_period) / 2
 

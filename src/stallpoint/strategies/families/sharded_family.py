@@ -49,7 +49,7 @@ class ShardedOptimiser(Strategy):
     def buffers(
         self, placement: Placement, names: Sequence[str], sizes: Sequence[int], cuts: Cuts | None, worker_batch: float
     ) -> float:
-        """Return the bytes of the buckets, of a worker's share of the weights, and of the gathered weights."""
+        """Return the bytes of buckets, a worker's share of the weights and the gathered weights together."""
         buckets = super().buffers(placement, names, sizes, cuts, worker_batch)
         return buckets + float(sum(sizes)) * (1 + 1 / self.shards(placement))
 
@@ -128,9 +128,9 @@ class Sharded(Strategy):
     def buffers(
         self, placement: Placement, names: Sequence[str], sizes: Sequence[int], cuts: Cuts | None, worker_batch: float
     ) -> float:
-        """Return the bytes of communication buffers, which have the size of the largest block each.
+        """Return the bytes of communication buffers; each buffer is as large as the largest block.
 
-        There are gathered weights of the present block and of blocks ahead, a block's gradients, and their send buffer.
+        Buffers hold the weights of the present block and of each block ahead, a block's gradients, and a copy to send.
         If a mini-batch has several parts, unsharded gradients of all blocks are added.
         """
         total = float(sum(sizes)) if self.options.accumulate > 1 else 0.0

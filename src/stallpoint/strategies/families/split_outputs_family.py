@@ -78,7 +78,7 @@ class SplitOutputs(Strategy):
     def divided(
         self, placement: Placement, sizes: Sequence[int], split: Callable[[], Collection[int] | None]
     ) -> tuple[float, float] | None:
-        """Return the mean number of parts: each worker has a part of every split layer, and all other layers."""
+        """Return into how many parts weights are divided on average; only split layers are divided."""
         if (layers := split()) is None:
             return None
         share = sum(sizes[layer] for layer in layers) / sum(sizes)
@@ -89,7 +89,7 @@ class SplitOutputs(Strategy):
     def buffers(
         self, placement: Placement, names: Sequence[str], sizes: Sequence[int], cuts: Cuts | None, worker_batch: float
     ) -> float:
-        """Return the bytes that a worker gathers from all workers' samples: inputs of split layers, and of the loss."""
+        """Return the bytes of the inputs that a worker gathers from all workers, for split layers and for the loss."""
         return sum(cuts.gathered.values()) * worker_batch * self.shards(placement) if cuts else 0.0
 
     @override
