@@ -78,14 +78,29 @@ def documentation() -> dict[str, int]:
     return {name: len(re.findall(r"\S*\w\S*", text)) for name, text in counts.items() if name not in WRITTEN}
 
 
+def comments(text: str) -> list[tuple[int, str]]:
+    """Comments of a module, each with its first line's number; lines below each other are one comment."""
+    found: list[tuple[int, str]] = []
+    last = 0
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type == tokenize.COMMENT and not re.match(r"# (fmt|type|noqa)", token.string):
+            line, words = token.start[0], token.string.lstrip("# ")
+            stands_alone = token.line.lstrip().startswith("#")
+            if stands_alone and last and line == last + 1:
+                found[-1] = (found[-1][0], f"{found[-1][1]} {words}")
+            else:
+                found.append((line, words))
+            last = line if stands_alone else 0
+    return found
+
+
 def said(folder: Path = SOURCE) -> Iterator[Said]:
     """Docstrings, comments and names of all modules below a folder."""
     for file in sorted(folder.rglob("*.py")):
         text, where = file.read_text(encoding="utf-8"), str(file.relative_to(ROOT))
         tree = ast.parse(text)
-        for token in tokenize.generate_tokens(io.StringIO(text).readline):
-            if token.type == tokenize.COMMENT and not re.match(r"# (fmt|type|noqa)", token.string):
-                yield Said("comment", f"{where}:{token.start[0]}", token.string.lstrip("# "))
+        for line, comment in comments(text):
+            yield Said("comment", f"{where}:{line}", comment)
         for node in ast.walk(tree):
             if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
                 at = f"{where}:{getattr(node, 'lineno', 1)}"
