@@ -95,7 +95,7 @@ def _wanted_measurements(curve: CurveRows) -> Iterator[str]:
 
 
 def _card(answer: Answer) -> dict[str, str]:
-    """Return the title of an answer's card, ``alexnet on cpu``, with its B if verdicts differ between B."""
+    """Return an answer's card title, ``alexnet on cpu``. If verdicts vary with the mini-batch, add the mini-batch."""
     curve, batch = answer.curve, answer.batch
     title = f"{curve['network']}{f' at mini-batch {batch}' if batch else ''} on {curve['hardware']}"
     return {"card": title} | ({"batch": str(batch)} if batch else {})

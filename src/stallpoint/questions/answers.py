@@ -46,7 +46,7 @@ class Answer:
 
     @cached_property
     def measured(self) -> list[MeasuredCount]:
-        """Measured points. They are corrected for the choice of this curve among its rivals."""
+        """Measured points. The largest rate is shrunk towards rivals' rates, as chance favours the fastest curve."""
         return correct_points(self.curve.measured, [curve.measured for curve in self.rivals if curve is not self.curve])
 
     @property

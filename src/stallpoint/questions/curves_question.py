@@ -55,7 +55,7 @@ def _grounds_in_words(curve: CurveRows) -> str:
     if not ranks:
         return why_no_verdict(int(curve["largest_measured"]))
     measured = {at.ranks: at.speedup for at in curve.measured[1:]}
-    # The speedup at the double of the verdict's count shows whether more workers gain enough.
+    # The speedup on twice the verdict's number of workers shows whether doubling the workers gains enough.
     if curve["verdict"] == Verdict.UNDECIDED or ranks not in measured:
         ranks *= 2
     if ranks not in measured:

@@ -172,7 +172,7 @@ class Processes:
         """End the processes after the last visit; stop them if they have not ended after `PATIENCE` s."""
         assert self._job.stdin
         with suppress(BrokenPipeError):
-            self._job.stdin.write("\n")  # an empty order: some launchers do not pass on that their input has ended
+            self._job.stdin.write("\n")  # an empty line means the end: some launchers keep the processes' input open
             self._job.stdin.close()
         try:
             self._job.wait(PATIENCE)

@@ -135,7 +135,7 @@ class Queue:
 
     @property
     def command(self) -> list[str]:
-        """Command that asks the clusters to which jobs were submitted."""
+        """Command that lists the user's jobs on every cluster that a submission named, or else on the local cluster."""
         return command(set(self.clusters.values()))
 
     def ended(self, job: str) -> None:

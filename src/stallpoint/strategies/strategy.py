@@ -164,7 +164,7 @@ class Strategy:
         return True
 
     def division(self, network: Any, ranks: int) -> Sequence[int]:
-        """Return each stage's first layer; if the strategy splits outputs of layers, return the split layers."""
+        """Return positions of layers that divide the network: first layers of stages, or layers with split outputs."""
         return ()
 
     # --- communication --------------------------------------------------------------------------

@@ -422,9 +422,9 @@ def _collectives_of(cell: ImportedTrainCell, logs: Sequence[Mapping[str, Any]]) 
 
 
 def _isolated_workers(cell: ImportedTrainCell, traced_cells: Sequence[ImportedTrainCell]) -> Iterator[Cell]:
-    """Yield a compute cell for each traced worker of a run, as if it were alone. Predictions start from these cells.
+    """Yield a compute cell for each traced worker of a run, as if the worker trained alone; predictions use the cells.
 
-    A run yields no cell if another of the same network and mini-batch b has fewer workers, which slow each other less.
+    Of a network's runs at mini-batch b, only those on fewest workers yield cells: fewer workers slow each other less.
     """
     same_cells = (one for one in traced_cells if (one.network, one.worker_batch) == (cell.network, cell.worker_batch))
     if min(one.ranks for one in same_cells) < cell.ranks:

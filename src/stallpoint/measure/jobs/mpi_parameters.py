@@ -53,8 +53,8 @@ LIBRARIES = (
     MpiLibrary(
         version="MPICH",
         prefix="",
-        # Algorithms of the network device are excluded. If the chosen algorithm does not fit (Rabenseifner's with
-        # fewer values than ranks), MPICH takes another one: MPIR_CVAR_COLLECTIVE_FALLBACK=error would end MPI_Init.
+        # Algorithms of the network device are excluded. MPICH replaces an algorithm that does not fit (Rabenseifner's
+        # with fewer values than ranks). MPIR_CVAR_COLLECTIVE_FALLBACK=error would forbid that, but MPI_Init would fail.
         common={"MPIR_CVAR_DEVICE_COLLECTIVES": "none"},
         schemes={
             "ring": {"MPIR_CVAR_ALLREDUCE_INTRA_ALGORITHM": "ring"},

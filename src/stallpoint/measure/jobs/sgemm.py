@@ -53,7 +53,7 @@ def machine(device: torch.device, numbers: torch.dtype, largest: int) -> list[Pr
 
 
 def rows_product(m: int, device: torch.device, numbers: torch.dtype) -> Product:
-    """Return the calibrating product ``rows`` whose left matrix has `m` rows."""
+    """Return the product named ``rows``, which calibrates the machine, for a left matrix with `m` rows."""
     size = doubled(*constants.ROWS_BYTES, constants.ROWS_CACHES * caches(device).largest_bytes)
     return Product("rows", MACHINE, m, constants.ROWS_DEEP, size // (constants.ROWS_DEEP * numbers.itemsize), 1)
 

@@ -102,7 +102,7 @@ class Diagnosis:
 
     @property
     def main(self) -> PartialCost | None:
-        """Return the most costly part of the run, if it costs more than what delays all iterations; else None."""
+        """Return the costliest slow part of the run; None without one, or if delays in every iteration cost as much."""
         throughout = 0.0
         if self.rank is not None or self.phase in (DATA, EXPOSED):
             name = {DATA: "data", EXPOSED: "communication"}.get(self.phase, "waiting")
@@ -116,7 +116,7 @@ class Diagnosis:
 
     @property
     def share(self) -> float | None:
-        """Return the share of the run taken by `main`; without `main`, the share of an iteration taken by `phase`."""
+        """Return the share of time that the part `main` costs. Without `main`, return the costliest phase's share."""
         return self.main.share if self.main else self.here / self.seconds if self.seconds else None
 
     def at(self, position: int) -> datetime | None:

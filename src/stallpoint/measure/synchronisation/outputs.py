@@ -111,7 +111,7 @@ class SplitLayers(Synchronisation):
 
     @override
     def finish(self) -> None:
-        """Wait until the gradients of the layers that all ranks have are summed."""
+        """Wait until gradients are summed over the ranks. Gradients of split layers need no sum."""
         self._others.finish()
 
     @override

@@ -49,7 +49,7 @@ ANSWERED = (Ask.PULL, Ask.STEP, Ask.MEET, Ask.LOOK)
 
 @dataclass(frozen=True)
 class Rules:
-    """Rules of a server's updates."""
+    """Rules by which a server updates its weights and lets fast workers wait."""
 
     workers: int
     gradients_per_update: int = 1

@@ -182,7 +182,7 @@ class _Draws:
         """Return `count` draws, weighted by `runs`, for a further run on `workers` with a mini-batch of `batch`."""
         n = np.append(runs.workers, workers)
         b = np.append(runs.batch, batch) / n
-        # Standard normal draws for the coefficients, the growth, and the share of an unknown mini-batch.
+        # Standard normal draws for the coefficients, the overhead's growth, and a worker's mini-batch if it is unknown.
         priors = run_prior.priors(runs)
         z, doublings = normal_points(len(priors) + 2, count, seed=1), np.log2(n / n[0])
         overhead, fixed, first, bend, drift = (

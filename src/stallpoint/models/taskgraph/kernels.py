@@ -24,7 +24,7 @@ def run(
     members, tasks = seconds.shape
     stream_count = stream.max() + 1
     head, following = np.full(stream_count, -1), np.full(tasks, -1)
-    full_seconds = np.empty(stream_count)  # seconds of each stream's task at its present rate; -1 if no task runs
+    full_seconds = np.empty(stream_count)  # seconds a stream's whole task takes at its present rate; -1 if none runs
     for task in range(tasks - 1, -1, -1):
         following[task] = head[stream[task]]
         head[stream[task]] = task

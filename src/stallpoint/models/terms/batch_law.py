@@ -7,7 +7,7 @@ arithmetic of one sample. With the sharpness s = 1, arithmetic follows the floor
 longer one decides; the roofline (Williams, Waterman & Patterson 2009) is s = ∞. Kernels for matrix products compute
 blocks of rows (Goto & van de Geijn 2008), so b = 5 may cost as much as b = 8. Some libraries multiply a few rows one by
 one, each as a product of matrix and vector. Where a library changes from one kernel to another, t(b) can jump or fall.
-A bend of this kind is taken from a product measured at many b.
+Factors of a `Bend` add these jumps and falls to the law. They come from one matrix product that is timed at many b.
 """
 
 from __future__ import annotations

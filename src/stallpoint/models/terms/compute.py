@@ -28,8 +28,8 @@ from stallpoint.models.terms.batch_law import BatchTimes, Kernel
 from stallpoint.models.terms.training_cells import TOTAL_COLUMNS, IsolatedCell, TrainingCells
 from stallpoint.records.disturbances import ONE_WORKER_COLUMNS
 
-_MAX_SWEEPS = 60  # sweeps of Dykstra's algorithm, which converges geometrically
-_TOLERANCE = 1e-6  # violation, as a difference of logarithms, below which sweeps end
+_MAX_SWEEPS = 60  # Dykstra's algorithm sweeps over all steps from one b to the next; it converges geometrically
+_TOLERANCE = 1e-6  # sweeps end when no step of log time is further than this outside its plausible range
 
 
 def corrections(batches: Sequence[int], seconds: Ensemble) -> Ensemble:

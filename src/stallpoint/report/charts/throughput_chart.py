@@ -47,7 +47,7 @@ def _fastest_curves(tables: Tables, table: str) -> pd.DataFrame:
     frame = frame[(frame["scaling"] != "compute") & (frame["sync"] != NONE)]
     if frame.empty:
         raise NoData(f"no {CELLS}")
-    known = {name: of for name, of in tables.items() if name != "stalling"}  # one curve leads, not one per verdict
+    known = {name: of for name, of in tables.items() if name != "stalling"}  # its verdicts would add slower curves
     leads = sort_by_lead(with_machines(frame, tables), known).query("lead").drop(columns="lead")
     return leads.assign(series=label(leads, ["scaling", "sync", "batch"]))
 
