@@ -14,25 +14,30 @@ from stallpoint.inputs.documents import Document
 
 
 class _Form(NamedTuple):
-    """A table with the sizes of messages in its first column."""
+    """A table of times by size of message; headings stand between bars, or two spaces apart."""
 
-    heading: re.Pattern[str]
+    sizes: str
+    """Heading of the sizes, and of the times in µs, or of rates of the size in GB/s."""
     unit: float
-    """Bytes of a unit of the first column."""
-    column: int
-    """Column of the time in µs, or of the size over it in GB/s."""
+    """Bytes of a unit of `sizes`."""
+    values: str
     ranks: re.Pattern[str]
     """Number of ranks: the product of all that it finds above the heading."""
-    rated: bool = False
+
+    def columns(self, line: str) -> tuple[int, int] | None:
+        """Return the columns of sizes and values; None if the line is not the heading."""
+        names = re.split(r":?\s*\|\s*|\s{2,}", line.strip())
+        both = self.sizes in names and self.values in names
+        return (names.index(self.sizes), names.index(self.values)) if both else None
 
 
 _FORMS = {
-    "gloo": _Form(re.compile(r"elements +min \(us\).* avg \(GB/s\)"), 4, 5, re.compile(r"\bprocesses=(\d+)"), True),
+    "gloo": _Form("elements", 4, "avg (GB/s)", re.compile(r"\bprocesses=(\d+)")),
     "hccl_test": _Form(
-        re.compile(r"data_size\(Bytes\): *\|"), 1, 1, re.compile(r"\bmpi(?:run|exec)\b.{0,300}? -np? (\d+)\b")
+        "data_size(Bytes)", 1, "aveg_time(us)", re.compile(r"\bmpi(?:run|exec)\b.{0,300}? -np? (\d+)\b")
     ),
     "megatron-allreduce": _Form(
-        re.compile(r"size\(MB\) +tavg\(usec\)"), 1e6, 1, re.compile(r"--n(?:nodes|proc[-_]per[-_]node)[= ](\d+)")
+        "size(MB)", 1e6, "tavg(usec)", re.compile(r"--n(?:nodes|proc[-_]per[-_]node)[= ](\d+)")
     ),
 }
 
@@ -40,19 +45,20 @@ _FORMS = {
 def recognised(document: Document) -> bool:
     """Return whether the text is a JSON object with nccl-tests' results by message size, or has a table's heading."""
     text = document.text
-    if any(form.heading.search(text) for form in _FORMS.values()):
-        return bool(re.search("all_?reduce", text))
+    if re.search("all_?reduce", text) and any(form.sizes in text and form.values in text for form in _FORMS.values()):
+        return any(form.columns(line) for line in document.lines for form in _FORMS.values())
     return text.lstrip()[:1] == "{" and '"results"' in text and ('"in_place"' in text or '"out_of_place"' in text)
 
 
 def read(document: Document) -> list[AllReduceRun]:
     """Return the run in the file; `InputError` if JSON is cut off or has no times."""
     for program, form in _FORMS.items():
-        if found := form.heading.search(document.text):
-            above, _, below = document.text[: found.start()], *document.text[found.start() :].partition("\n")[1:]
-            said = [int(count) for count in form.ranks.findall(above)]
-            rows = [row for line in below.split("\n") if (row := _row_of(line, form))]
-            return [AllReduceRun(program, math.prod(said) if said else None, rows=rows)] if rows else []
+        for number, heading in enumerate(document.lines):
+            if columns := form.columns(heading):
+                above, below = "\n".join(document.lines[:number]), document.lines[number + 1 :]
+                said = [int(count) for count in form.ranks.findall(above)]
+                rows = [row for one in below if (row := _row_of(one, form, *columns))]
+                return [AllReduceRun(program, math.prod(said) if said else None, rows=rows)] if rows else []
     try:
         content = json.loads(document.text)
     except (ValueError, RecursionError) as error:
@@ -70,13 +76,13 @@ def read(document: Document) -> list[AllReduceRun]:
     return [AllReduceRun("nccl-tests", ranks, [str(one.get("hostname", "")) for one in devices], names, rows)]
 
 
-def _row_of(line: str, form: _Form) -> AllReduce | None:
+def _row_of(line: str, form: _Form, sizes: int, values: int) -> AllReduce | None:
     """Return the all-reduce in a line of a table."""
     numbers = [float(one) for one in re.findall(r"\d+(?:\.\d+)?", line)] if re.match(r"\s*\d", line) else []
-    if len(numbers) <= form.column or not numbers[0] * numbers[form.column]:
+    if len(numbers) <= max(sizes, values) or not numbers[sizes] * numbers[values]:
         return None
-    size, value = form.unit * numbers[0], numbers[form.column]
-    return AllReduce(round(size), size / value / 1e9 if form.rated else 1e-6 * value)
+    size, value = form.unit * numbers[sizes], numbers[values]
+    return AllReduce(round(size), size / value / 1e9 if "GB/s" in form.values else 1e-6 * value)
 
 
 def _list(content: Any, name: str) -> list[Any]:

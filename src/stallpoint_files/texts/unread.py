@@ -9,6 +9,7 @@ from pathlib import Path
 
 from stallpoint.errors import InputError
 from stallpoint.inputs.documents import head
+from stallpoint_files.texts import event_files
 from stallpoint_files.texts.yaml_tables import yaml_table
 
 _FILE = Path(__file__).with_name("unread.yaml")
@@ -27,10 +28,18 @@ class Unread:
     """Whether it is often pasted below sentences, which are read instead."""
 
 
+_EVENTS = Unread(
+    "an event file of TensorBoard without rates or times of steps",
+    event_files.BEGIN,
+    "that of the process that logs them, or the training's log",
+)
+
+
 @cache
 def _formats() -> list[Unread]:
     """Return the formats in the order in which they are tried if no reader knows a text."""
-    return [Unread(**{**one, "pattern": re.compile(one["pattern"].encode())}) for one in yaml_table(_FILE)["formats"]]
+    rows = [Unread(**{**one, "pattern": re.compile(one["pattern"].encode())}) for one in yaml_table(_FILE)["formats"]]
+    return [_EVENTS, *rows]
 
 
 def unread(path: Path) -> Unread | None:
