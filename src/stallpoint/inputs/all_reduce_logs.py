@@ -245,14 +245,15 @@ class _NcclTestsReader(_LogReader):
                 self._hint = _COLLECTIVES.get(start[1], "")
             bare_row = self.BARE_ROW.match(line) if self.others and not (self._columns or self._skipped) else None
             if bare_row:
-                self._begin(f"size count type redop {'root ' if bare_row['root'] else ''}{2 * self._RESULTS}".split())
+                root = ["root"] if bare_row["root"] else []
+                self._begin(["size", "count", "type", "redop", *root, *self._RESULTS, *self._RESULTS])
             yield from super().rows(line, number)
 
     BARE_ROW = re.compile(
         r"\s*\d+\s+\d+\s+[a-z]+\d*\s+[a-z]+(?P<root>\s+-?\d+)?(?:\s+[\d.]+\s+[\d.]+\s+[\d.]+\s+[\w/.+-]+){2}\s*$"
     )
     """A row that is recognised without a heading, as after the heading was cut off."""
-    _RESULTS = "time algbw busbw #wrong "
+    _RESULTS = ("time", "algbw", "busbw", "#wrong")
     _RANK_LINE = re.compile(r"#?\s*Rank\s+(\d+)\s(?:.*?\bon\s+(\S+)\s+device\s+\S+\s+(\[[^][]*\])\s*(.*))?")
 
     @override

@@ -49,34 +49,30 @@ def _binds_cores(script: BatchScript, step: Start) -> bool:
 
 
 def cpus_not_passed(script: BatchScript) -> Iterator[Cause]:
-    """Find an ``srun`` without ``--cpus-per-task``, which it does not inherit from ``sbatch`` since Slurm 22.05, or
-    several tasks of a node for which no cores are asked."""
+    """Find tasks that get one core each: the default, which ``srun`` takes even if ``sbatch`` asks for more cores by
+    ``--cpus-per-task`` (since Slurm 22.05)."""
     asked = _asked(script, "--cpus-per-task")
-    if "SRUN_CPUS_PER_TASK" in script.set or (asked and (not asked[0].isdigit() or int(asked[0]) < 2)):
-        return
-    last = [one for one in script.commands if one.program and not one.prepares and asked][-1:]
-    for command in list(_runs(script)) or last:
+    commands: list[Command] = []
+    if asked and asked[0].isdigit() and int(asked[0]) > 1:
+        why = f"srun does not take over --cpus-per-task={asked[0]} of line {asked[1]} (since Slurm 22.05)"
+        cores, variable = asked[0], "$SLURM_CPUS_PER_TASK"
+        commands = list(_runs(script)) or [one for one in script.commands if one.program and not one.prepares][-1:]
+    elif not asked and not _asked(script, "--cpus-per-gpu", "--exclusive"):
+        why = "nothing asks for cores (--cpus-per-task), and Slurm's default is one"
+        cores = variable = "N"
+        of_srun = [one for one in _runs(script) if one.launchers == ["srun"]]
+        commands = [one for one in of_srun if (script.tasks_per_node(one.step) or 1) > 1]
+    for command in commands if "SRUN_CPUS_PER_TASK" not in script.set else ():
         step = command.step
-        if not step or step.option("--cpus-per-task", "--cpus-per-gpu") is not None or _binds_cores(script, step):
-            continue
-        why, cores = "nothing asks for cores (--cpus-per-task), and Slurm's default is one", "N"
-        if asked:
-            why = f"srun does not take over --cpus-per-task={asked[0]} of line {asked[1]} (since Slurm 22.05)"
-            cores = asked[0]
-        elif (
-            command.launchers != ["srun"]
-            or _asked(script, "--cpus-per-gpu", "--exclusive")
-            or (script.tasks_per_node(step) or 1) < 2
-        ):
-            continue
-        yield Cause(
-            "cpus_per_task",
-            f"line {command.line}: {why}: each task has one core; write  srun --cpus-per-task={cores} ...  or  export "
-            f"SRUN_CPUS_PER_TASK={'$SLURM_CPUS_PER_TASK' if asked else cores}",
-            None,
-            "docs of srun, --cpus-per-task",
-        )
-        return
+        if step and step.option("--cpus-per-task", "--cpus-per-gpu") is None and not _binds_cores(script, step):
+            yield Cause(
+                "cpus_per_task",
+                f"line {command.line}: {why}: each task has one core; write  srun --cpus-per-task={cores} ...  or  "
+                f"export SRUN_CPUS_PER_TASK={variable}",
+                None,
+                "docs of srun, --cpus-per-task",
+            )
+            return
 
 
 def one_task_all_gpus(script: BatchScript) -> Iterator[Cause]:
